@@ -1,0 +1,1 @@
+"""The Redis queue between HTTP and the engine."""

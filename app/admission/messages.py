@@ -1,0 +1,127 @@
+"""What travels between the API and the workers, as msgpack. Fields may be added, never renamed."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+ENTRY_VERSION = "1"
+"""`v` of a queue entry. A worker leaves entries of a version it does not know alone."""
+
+
+class SpatialParams(msgspec.Struct, frozen=True, kw_only=True):
+    """What to look for. `region` is x_min, y_min, x_max, y_max in [0,1]."""
+
+    phrases: list[str]
+    max_objects: int = 50
+    region: tuple[float, float, float, float] | None = None
+    min_score: float = 0.0
+    dedupe: bool = True
+
+
+class ObjectEvent(msgspec.Struct, frozen=True, tag="object"):
+    """One object. `box` is x_min, y_min, x_max, y_max for detect and x, y for point, in [0,1]."""
+
+    phrase_index: int
+    box: tuple[float, ...]
+    score: float
+
+
+class PhraseEvent(msgspec.Struct, frozen=True, tag="phrase"):
+    """No further object follows for this phrase."""
+
+    phrase_index: int
+    finish_reason: str
+
+
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in milliseconds. `queue_ms` is from admission to the worker, `intake_ms` fetching and decoding."""
+
+    queue_ms: float = 0.0
+    intake_ms: float = 0.0
+    prefill_ms: float = 0.0
+    decode_ms: float = 0.0
+    ttft_ms: float = 0.0
+    total_ms: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+
+class Completed(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
+    """The whole answer. `objects` are ordered by phrase, then as the model wrote them."""
+
+    model: str
+    width: int
+    height: int
+    objects: list[ObjectEvent]
+    finish_reasons: list[str]
+    """One per phrase."""
+    metrics: Metrics
+    notes: list[str] = []
+    """Remarks of the image decoder, such as "first frame of 12"."""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="error"):
+    """The request has no answer. `problem` is the slug under /problems/, or "cancelled"."""
+
+    problem: str
+    detail: str
+    field: str | None = None
+    retry_after_s: float | None = None
+
+
+Terminal: TypeAlias = Completed | Failure
+Event: TypeAlias = ObjectEvent | PhraseEvent | Completed | Failure
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a live worker publishes about itself. `capacity` and `load` count phrases."""
+
+    id: str
+    version: str
+    name: str
+    family: str
+    revision: str
+    tasks: list[str]
+    capacity: int
+    load: int
+
+
+class WorkerModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model and the live workers that serve it. `capacity` and `load` count phrases, summed."""
+
+    name: str
+    family: str
+    revision: str
+    tasks: list[str]
+    workers: int
+    capacity: int
+    load: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+_event_decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
+_params_decoder = msgspec.msgpack.Decoder(SpatialParams)
+_worker_decoder = msgspec.msgpack.Decoder(WorkerInfo)
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """Any message above as msgpack."""
+    return _encoder.encode(message)
+
+
+def decode_event(data: bytes) -> Event:
+    """Raises msgspec.DecodeError when `data` is none of the events."""
+    return _event_decoder.decode(data)
+
+
+def decode_params(data: bytes) -> SpatialParams:
+    """Raises msgspec.DecodeError when `data` is not a SpatialParams."""
+    return _params_decoder.decode(data)
+
+
+def decode_worker(data: bytes) -> WorkerInfo:
+    """Raises msgspec.DecodeError when `data` is not a WorkerInfo."""
+    return _worker_decoder.decode(data)

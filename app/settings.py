@@ -1,0 +1,116 @@
+"""Every setting of the service in one place: a flag wins over the environment, that over the default.
+
+The environment variable of a field is `POINTBOX_` and its name in capitals, so `queue_depth` is read from
+`POINTBOX_QUEUE_DEPTH`.
+"""
+
+from __future__ import annotations
+
+import os
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+PREFIX = "POINTBOX_"
+
+
+class SettingsError(ValueError):
+    """A setting has a value that cannot be used; the message is one line and names the setting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What `pointbox serve`, `api` and `worker` run with. Sizes are in bytes, times in seconds."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    """0 picks a free port."""
+    model: str = "tiny"
+    device: str = "cpu"
+    mode: Literal["pipelined", "blocking"] = "pipelined"
+    max_batch: int = 32
+    """Rows of the engine: phrases decoded at the same time by one worker."""
+
+    redis_url: str | None = None
+    """None: `serve` starts an embedded Valkey."""
+    namespace: str = "default"
+    """Several services can share one Redis under different namespaces."""
+    queue_depth: int = 1000
+    """Requests admitted and not yet answered, of all tenants."""
+    tenant_queue_depth: int = 500
+    queue_bytes: int = 512 * 1024 * 1024
+    """Image bytes held in Redis for the requests above, of all tenants."""
+    tenant_queue_bytes: int = 256 * 1024 * 1024
+
+    body_limit_bytes: int = 20 * 1000 * 1000
+    default_timeout_s: float = 60.0
+    max_timeout_s: float = 600.0
+    result_ttl_s: float = 300.0
+    """How long a final answer stays readable in Redis."""
+    drain_s: float = 30.0
+    """After SIGTERM, how long requests in flight may take to finish."""
+    worker_id: str = ""
+    """Name of this worker in the registry; empty: one is made up. A name must never be used twice."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise SettingsError(f"port must be between 0 and 65535, not {self.port}")
+        for name in _POSITIVE:
+            if not getattr(self, name) > 0:
+                raise SettingsError(f"{name} must be greater than 0, not {getattr(self, name)}")
+        if not self.namespace or set(self.namespace) & set("{}: \n"):
+            raise SettingsError(f"namespace must be a plain word, not {self.namespace!r}")
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
+        """Flags that are None count as not given; an empty environment variable too.
+
+        Raises:
+            SettingsError: a value has the wrong type or is out of range.
+        """
+        environ = os.environ if environ is None else environ
+        hints = typing.get_type_hints(cls)
+        values = {name: value for name, value in flags.items() if value is not None}
+        for field in fields(cls):
+            variable = PREFIX + field.name.upper()
+            text = environ.get(variable, "")
+            if field.name not in values and text:
+                values[field.name] = _parse(variable, text, hints[field.name])
+        for name, value in values.items():
+            choices = typing.get_args(hints.get(name)) if typing.get_origin(hints.get(name)) is Literal else ()
+            if choices and value not in choices:
+                raise SettingsError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+        return cls(**values)
+
+    def to_environ(self) -> dict[str, str]:
+        """These settings as environment variables, for a child process."""
+        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {PREFIX + name.upper(): str(value) for name, value in pairs if value is not None}
+
+
+_POSITIVE = (
+    "max_batch",
+    "queue_depth",
+    "tenant_queue_depth",
+    "queue_bytes",
+    "tenant_queue_bytes",
+    "body_limit_bytes",
+    "default_timeout_s",
+    "max_timeout_s",
+    "result_ttl_s",
+    "drain_s",
+)
+
+
+def _parse(variable: str, text: str, hint: Any) -> Any:
+    try:
+        if hint is int:
+            return int(text)
+        if hint is float:
+            return float(text)
+    except ValueError:
+        kind = "a whole number" if hint is int else "a number"
+        raise SettingsError(f"{variable} must be {kind}, not {text!r}") from None
+    return text
