@@ -1,0 +1,1 @@
+"""Makes the default checkpoint: procedural scenes, training, evaluation."""
