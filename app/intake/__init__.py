@@ -1,0 +1,1 @@
+"""Untrusted bytes become one upright RGB image. The decision table is docs/images.md."""

@@ -1,0 +1,99 @@
+"""Bytes -> one upright RGB array. Every choice made here is a row of docs/images.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from app.intake.sniff import check_size, damaged, open_checked
+from app.problems import ProblemError
+
+_TURN = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """An upright image.
+
+    Attributes:
+        image: uint8, [height, width, 3], RGB, contiguous and writable.
+        notes: what was done to the pixels that a caller may want to know.
+    """
+
+    image: NDArray[np.uint8]
+    width: int
+    height: int
+    notes: list[str] = field(default_factory=list)
+
+
+def decode(data: bytes) -> Decoded:
+    """Decode an image: first frame, upright, on white, 8 bits. Thread safe; holds no state.
+
+    Raises:
+        ProblemError: with field ``image``: invalid-image, unsupported-media or image-too-large.
+    """
+    opened = open_checked(data)
+    try:
+        opened.image.load()
+        check_size(*opened.image.size)  # HEIF may learn its true size only now
+        notes: list[str] = []
+        rgb = _to_rgb(opened.image, notes)
+        if opened.orientation in _TURN:
+            rgb = rgb.transpose(_TURN[opened.orientation])
+            notes.append(f"turned upright (EXIF orientation {opened.orientation})")
+        pixels = np.array(rgb)
+    except ProblemError:
+        raise
+    except Exception as error:  # decoders raise anything at all on damaged bytes
+        raise damaged(opened.format, error) from error
+    return Decoded(pixels, rgb.width, rgb.height, notes)
+
+
+def _to_rgb(image: Image.Image, notes: list[str]) -> Image.Image:
+    """RGB of the same size: wide greys scaled to 8 bits, transparency composited on white."""
+    if image.mode.startswith("I;16"):
+        notes.append("16-bit grey scaled to 8 bits")
+        return _on_white(*_from_16_bit(image), notes)
+    if image.mode in ("I", "F"):
+        notes.append("grey stretched from its own minimum and maximum to 8 bits")
+        return Image.fromarray(_stretch(np.array(image, dtype=np.float64))).convert("RGB")
+    if image.has_transparency_data:
+        rgba = image.convert("RGBA")
+        return _on_white(rgba.convert("RGB"), rgba.getchannel("A"), notes)
+    return image.convert("RGB")
+
+
+def _on_white(colours: Image.Image, alpha: Image.Image | None, notes: list[str]) -> Image.Image:
+    if alpha is None:
+        return colours
+    notes.append("transparency composited on white")
+    white = Image.new("RGB", colours.size, "white")
+    white.paste(colours, mask=alpha)
+    return white
+
+
+def _from_16_bit(image: Image.Image) -> tuple[Image.Image, Image.Image | None]:
+    """8-bit RGB and, where one grey value is declared transparent, the alpha that it means."""
+    grey = np.array(image).astype(np.uint32)
+    scaled = Image.fromarray(((grey * 255 + 32767) // 65535).astype(np.uint8)).convert("RGB")
+    clear = image.info.get("transparency")
+    if not isinstance(clear, int):
+        return scaled, None
+    return scaled, Image.fromarray(np.where(grey == clear, 0, 255).astype(np.uint8))
+
+
+def _stretch(grey: NDArray[np.float64]) -> NDArray[np.uint8]:
+    grey = np.nan_to_num(grey, nan=0.0, posinf=0.0, neginf=0.0)
+    low, high = float(grey.min()), float(grey.max())
+    return np.rint((grey - low) * (255.0 / ((high - low) or 1.0))).astype(np.uint8)
