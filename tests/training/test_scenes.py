@@ -46,10 +46,13 @@ def test_counts_sizes_and_canvases_cover_their_ranges(scenes: list[Scene]) -> No
     assert 0.1 < np.mean(np.array(sides) < 0.12) < 0.3
     for scene in scenes:
         height, width, channels = scene.image.shape
-        assert channels == 3 and scene.image.dtype == np.uint8
-        assert 96 <= height <= 320 and 96 <= width <= 320
+        assert channels == 3
+        assert scene.image.dtype == np.uint8
+        assert 96 <= height <= 320
+        assert 96 <= width <= 320
     aspects = [scene.image.shape[1] / scene.image.shape[0] for scene in scenes]
-    assert min(aspects) < 0.55 and max(aspects) > 1.9
+    assert min(aspects) < 0.55
+    assert max(aspects) > 1.9
 
 
 def test_every_colour_and_shape_appears(scenes: list[Scene]) -> None:
@@ -62,7 +65,8 @@ def test_boxes_are_fractions_with_an_area(scenes: list[Scene]) -> None:
     for scene in scenes:
         for item in scene.objects:
             x0, y0, x1, y1 = item.box
-            assert 0 <= x0 < x1 <= 1 and 0 <= y0 < y1 <= 1
+            assert 0 <= x0 < x1 <= 1
+            assert 0 <= y0 < y1 <= 1
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -90,11 +94,11 @@ def test_the_box_is_the_extent_of_what_was_drawn(shape: str) -> None:
 
 def test_boxes_are_clipped_with_the_outline() -> None:
     diamond = np.array([[0, -10], [10, 0], [0, 10], [-10, 0]], float)
-    assert clipped_box(diamond + (15, 15), 40, 40) == (5, 5, 25, 25)
+    assert clipped_box(diamond + np.array([15, 15]), 40, 40) == (5, 5, 25, 25)
     # without its left corner it is as tall as before; without its left half and more, shorter
-    assert clipped_box(diamond + (5, 15), 40, 40) == (0, 5, 15, 25)
-    assert clipped_box(diamond + (-4, 15), 40, 40) == (0, 9, 6, 21)
-    assert clipped_box(diamond + (-40, 15), 40, 40) == (0, 0, 0, 0)
+    assert clipped_box(diamond + np.array([5, 15]), 40, 40) == (0, 5, 15, 25)
+    assert clipped_box(diamond + np.array([-4, 15]), 40, 40) == (0, 9, 6, 21)
+    assert clipped_box(diamond + np.array([-40, 15]), 40, 40) == (0, 0, 0, 0)
 
 
 def test_objects_stay_visible(scenes: list[Scene]) -> None:
