@@ -32,7 +32,7 @@ def plot(outcomes_by_task: dict[str, list[Outcome]], path: Path) -> None:
         trade.plot(recall, precision, color=colour, label=name)
         heights = [rates(outcomes, low, high)["f1"] or 0.0 for low, high in classes]
         by_size.bar(np.arange(len(classes)) + shift, heights, 0.4, color=colour, label=name)
-    by_size.set_xticks(range(len(classes)), [_span(*pair) for pair in classes])
+    by_size.set_xticks(range(len(classes)), [_span(*pair) for pair in classes], fontsize=8)
     for axes, x, y in (
         (by_score, "lowest score kept", "share"),
         (trade, "recall", "precision"),
@@ -40,14 +40,14 @@ def plot(outcomes_by_task: dict[str, list[Outcome]], path: Path) -> None:
     ):
         axes.set(xlabel=x, ylabel=y, ylim=(0, 1.03))
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8, loc="lower left")
+        axes.legend(fontsize=8, loc="lower left", framealpha=0.9)
     figure.savefig(path, dpi=80)
 
 
 def _span(low: float, high: float) -> str:
     if not low:
         return f"< {high:.0%}"
-    return f"≥ {low:.0%}" if np.isinf(high) else f"{low:.0%}-{high:.0%}"
+    return f"≥ {low:.0%}" if np.isinf(high) else f"{100 * low:.0f}-{high:.0%}"
 
 
 def failure_sheet(

@@ -63,13 +63,14 @@ def ask(
     engine: Asked, source: int | str, scene: Scene, query: Query, task: Literal["detect", "point"]
 ) -> Outcome:
     """Puts the query to the engine and holds the answer against the truth."""
+    places: list[tuple[float, ...]]
     if task == "detect":
         found = engine.detect(scene.image, query.phrase).objects
         places = [(o.x_min, o.y_min, o.x_max, o.y_max) for o in found]
     else:
         found = engine.point(scene.image, query.phrase).points
         places = [(p.x, p.y) for p in found]
-    scored = [(tuple(place), item.score) for place, item in zip(places, found, strict=True)]
+    scored = [(place, item.score) for place, item in zip(places, found, strict=True)]
     return Outcome(source, task, query, scene.objects, judge(scored, query, scene))
 
 
