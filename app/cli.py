@@ -1,0 +1,124 @@
+"""The `pointbox` command. Whatever a person gets wrong is one line on stderr and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, CycloptsError, Parameter
+
+from app.problems import ProblemError
+from app.settings import Settings, SettingsError
+
+app = App(
+    name="pointbox",
+    help="Point at things in pictures: an image and a phrase become points and boxes.",
+    version=lambda: version("pointbox-server"),
+)
+
+Picture = Annotated[Path, Parameter(help="JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC or AVIF.")]
+Phrase = Annotated[str, Parameter(help="What to look for, such as 'red circle'.", required=True)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `detect` and `point` take alike.
+
+    Parameters
+    ----------
+    model
+        A model's name, or the folder of a checkpoint; tiny when POINTBOX_MODEL does not say otherwise.
+    json
+        Print the answer as the HTTP route words it.
+    draw
+        Write the picture with the answer drawn on it.
+    max_objects
+        Stop after this many for each phrase.
+    pixels
+        Coordinates in pixels instead of fractions.
+    dedupe
+        Drop an object that repeats an earlier one.
+    """
+
+    model: str | None = None
+    json: Annotated[bool, Parameter(negative="")] = False
+    draw: Path | None = None
+    max_objects: int = 50
+    pixels: Annotated[bool, Parameter(negative="")] = False
+    dedupe: Literal["on", "off"] = "on"
+
+
+@app.command
+def detect(image: Picture, /, *phrase: Phrase, options: Options | None = None) -> int:
+    """Find a box around everything that the phrases name."""
+    from app.local import run
+
+    return run("detect", image, phrase, options or Options())
+
+
+@app.command
+def point(image: Picture, /, *phrase: Phrase, options: Options | None = None) -> int:
+    """Find a point on everything that the phrases name."""
+    from app.local import run
+
+    return run("point", image, phrase, options or Options())
+
+
+@app.command
+def serve(*, host: str | None = None, port: int | None = None, model: str | None = None) -> int:
+    """Start the whole service: the API, an engine worker and, without POINTBOX_REDIS_URL, a Valkey.
+
+    Parameters
+    ----------
+    host
+        The address to listen on; 127.0.0.1 when neither this nor POINTBOX_HOST is given.
+    port
+        The port to listen on, 8000 by default; 0 picks a free one.
+    model
+        A model's name, or the folder of a checkpoint.
+    """
+    from app.serve import run_serve
+
+    return run_serve(Settings.load(host=host, port=port, model=model))
+
+
+@app.command
+def api(*, host: str | None = None, port: int | None = None) -> int:
+    """Start an API process only, in front of the Redis at POINTBOX_REDIS_URL."""
+    from app.server import run_api
+
+    return run_api(Settings.load(host=host, port=port))
+
+
+@app.command
+def worker(*, model: str | None = None) -> int:
+    """Start an engine worker only, behind the Redis at POINTBOX_REDIS_URL."""
+    from app.admission.worker import run_worker
+
+    return run_worker(Settings.load(model=model))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command and exit: 0, 1 when the service failed, 2 when the caller can mend it."""
+    try:
+        status = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except ProblemError as problem:
+        status = _complain(problem.detail, 1 if problem.status == 500 else 2)
+    except (SettingsError, CycloptsError) as error:
+        status = _complain(str(error), 2)
+    except KeyboardInterrupt:
+        status = 130
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _complain(message: str, status: int) -> int:
+    print(f"pointbox: {' '.join(message.split())}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Around every HTTP exchange: a request id in and out, and one log line."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from typing import Any, cast
+
+import structlog
+from litestar import Request
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+
+HEADER = b"x-request-id"
+_ACCEPTABLE = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+_PROBES = frozenset({"/livez", "/readyz"})
+
+log = structlog.get_logger("pointbox.http")
+
+
+def request_id_of(request: Request[Any, Any, Any]) -> str:
+    """The id of this exchange: the caller's `X-Request-Id` where it is usable, else one made up here."""
+    return cast(str, request.scope["state"]["request_id"])
+
+
+class Correlation:
+    """ASGI middleware. It stands outside Litestar, whose own middleware does not see a 404 or a 405."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == ScopeType.HTTP:
+            await self._exchange(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _exchange(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        sent = dict(scope["headers"]).get(HEADER, b"")
+        request_id = sent.decode() if _ACCEPTABLE.fullmatch(sent) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        started, status = time.perf_counter(), 499
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (HEADER, request_id.encode())]
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self._app(scope, receive, send_with_id)
+            finally:
+                write = log.debug if scope["path"] in _PROBES else log.info
+                elapsed_ms = round((time.perf_counter() - started) * 1000, 1)
+                method, path = scope["method"], scope["path"][:200]
+                write("request", method=method, path=path, status=status, ms=elapsed_ms)

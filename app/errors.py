@@ -1,0 +1,76 @@
+"""Every exception that leaves a handler becomes a problem document."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import structlog
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+from litestar.types import ExceptionHandlersMap
+
+from app.correlation import request_id_of
+from app.problems import MEDIA_TYPE, ProblemError
+from app.spatial.service import ClientGone
+
+log = structlog.get_logger("pointbox.http")
+
+_DISCONNECTED = "client disconnected prematurely"
+_BY_STATUS = {
+    401: ("unauthenticated", "Credentials are needed."),
+    403: ("forbidden", "This is not allowed."),
+    404: ("not-found", "There is no such route."),
+    405: ("invalid-request", "This route does not take this method."),
+    413: ("image-too-large", "The body is larger than this server reads."),
+    415: ("unsupported-media", "This content type is not read."),
+    429: ("rate-limited", "Too many requests."),
+}
+
+
+def handlers() -> ExceptionHandlersMap:
+    """For Litestar's `exception_handlers`; they replace its own documents on every route."""
+    return {
+        ProblemError: _problem,
+        HTTPException: _http_exception,
+        ClientGone: _client_gone,
+        Exception: _unexpected,
+    }
+
+
+def _problem(request: Request[Any, Any, Any], error: ProblemError) -> Response[Any]:
+    return _response(request, error)
+
+
+def _http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:
+    if error.detail == _DISCONNECTED:
+        return _client_gone(request, error)
+    if error.status_code >= 500:
+        return _unexpected(request, error)
+    slug, detail = _BY_STATUS.get(error.status_code, ("invalid-request", f"{error.detail}."))
+    problem = ProblemError(slug, detail, status=error.status_code)
+    return _response(request, problem, dict(error.headers or {}))
+
+
+def _client_gone(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    """Nobody reads this; the status is for the log."""
+    return Response(b"", status_code=499)
+
+
+def _unexpected(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    log.error("unexpected", exc_info=error)
+    return _response(request, ProblemError("internal", "Something went wrong here; the log has the details."))
+
+
+def _response(
+    request: Request[Any, Any, Any], problem: ProblemError, headers: dict[str, str] | None = None
+) -> Response[Any]:
+    headers = headers or {}
+    if problem.retry_after_s is not None:
+        headers["retry-after"] = str(max(1, math.ceil(problem.retry_after_s)))
+    return Response(
+        problem.document(request_id_of(request)),
+        media_type=MEDIA_TYPE,
+        status_code=problem.status,
+        headers=headers,
+    )

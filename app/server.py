@@ -1,0 +1,82 @@
+"""The API process: a Litestar application in front of the queue. It never imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+import uvicorn
+from litestar import Litestar, Router
+from litestar.datastructures import State
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+
+from app import errors, logs
+from app.admission.client import AdmissionClient
+from app.correlation import Correlation
+from app.settings import Settings, SettingsError
+from app.spatial.controllers import SpatialController
+from app.spatial.service import SpatialService
+from app.system.controllers import HealthController, ModelController
+
+
+def create_app(settings: Settings) -> Litestar:
+    """Assemble the application. The routes without `/v1` are the same ones, left out of the schema.
+
+    Raises:
+        SettingsError: there is no Redis to admit requests to.
+    """
+    if settings.redis_url is None:
+        raise SettingsError("redis_url must be set: the API needs the Redis of its workers")
+    redis_url = settings.redis_url
+
+    @asynccontextmanager
+    async def admission(app: Litestar) -> AsyncGenerator[None, None]:
+        client = await AdmissionClient.connect(redis_url, settings.namespace)
+        app.state.client = client
+        app.state.spatial = SpatialService(client, settings)
+        try:
+            yield
+        finally:
+            await client.close()
+
+    subjects = [SpatialController, ModelController]
+    return Litestar(
+        route_handlers=[
+            HealthController,
+            Router("/v1", route_handlers=subjects),
+            Router("/", route_handlers=subjects, include_in_schema=False),
+        ],
+        state=State({"settings": settings}),
+        lifespan=[admission],
+        exception_handlers=errors.handlers(),
+        request_max_body_size=settings.body_limit_bytes,
+        openapi_config=OpenAPIConfig(
+            title="Pointbox",
+            version=version("pointbox-server"),
+            description="An image and a phrase in, boxes and points out.",
+            path="/schema",
+            render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"])],
+        ),
+        logging_config=None,
+        debug=False,
+    )
+
+
+def run_api(settings: Settings) -> int:
+    """Serve until SIGTERM or Ctrl-C, then finish what is in flight for at most `drain_s`; the exit status."""
+    logs.configure(settings.log_level, "api")
+    server = uvicorn.Server(
+        uvicorn.Config(
+            Correlation(create_app(settings)),
+            host=settings.host,
+            port=settings.port,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(settings.drain_s),
+        )
+    )
+    server.run()
+    return 0 if server.started else 1

@@ -1,0 +1,1 @@
+"""/detect and /point: a phrase and an image become boxes and points."""

@@ -1,0 +1,131 @@
+"""What a caller may ask of /detect and /point, and what is answered. `/v1` only ever gains fields."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+MAX_PHRASES = 32
+MAX_PHRASE_CHARS = 256
+MAX_OBJECTS = 1000
+DEFAULT_MAX_OBJECTS = 50
+
+Task = Literal["detect", "point"]
+Units = Literal["normalized", "pixels"]
+FinishReason = Literal["stop", "repetition", "max_objects", "length", "deadline"]
+
+ObjectCount = Annotated[int, Meta(ge=1, le=MAX_OBJECTS)]
+
+
+class SamplingSettings(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Moondream's `settings`. Only `max_objects` has a meaning here: decoding is greedy."""
+
+    max_objects: ObjectCount | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+
+
+class SpatialBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A request as JSON. Exactly one of `image` and `image_url`, exactly one of `object` and `objects`."""
+
+    image: str | None = None
+    """A data URI or bare base64."""
+    image_url: str | None = None
+    """The same under the name that Moondream's clients use. Remote URLs are refused."""
+    object: str | None = None
+    objects: Annotated[list[str], Meta(min_length=1, max_length=MAX_PHRASES)] | None = None
+    max_objects: ObjectCount | None = None
+    """Per phrase; 50 when not given."""
+    region: tuple[float, float, float, float] | None = None
+    """x_min, y_min, x_max, y_max in `units`: answers lie wholly inside. The image is not cropped."""
+    min_score: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    dedupe: bool = True
+    units: Units = "normalized"
+    timeout_s: Annotated[float, Meta(gt=0)] | None = None
+    stream: bool = False
+    model: str | None = None
+    settings: SamplingSettings | None = None
+    reasoning: Any = None
+    """Sent by Moondream's clients; without effect."""
+    spatial_refs: Any = None
+    """Sent by Moondream's clients; without effect."""
+
+
+class ImageInfo(Struct, frozen=True, kw_only=True):
+    """The upright image that the answer is about; sizes in pixels."""
+
+    width: int
+    height: int
+    id: str | None = None
+
+
+class Box(Struct, frozen=True, kw_only=True):
+    """One object found. Coordinates are in [0,1] of the upright image, or in its pixels."""
+
+    x_min: float
+    y_min: float
+    x_max: float
+    y_max: float
+    label: str
+    phrase_index: int
+    score: float
+
+
+class Point(Struct, frozen=True, kw_only=True):
+    """One point found. Coordinates are in [0,1] of the upright image, or in its pixels."""
+
+    x: float
+    y: float
+    label: str
+    phrase_index: int
+    score: float
+
+
+class PhraseInfo(Struct, frozen=True, kw_only=True):
+    """How the search for one phrase ended. `object` is the phrase exactly as it was sent."""
+
+    object: str
+    finish_reason: str
+    truncated: bool
+
+
+class Metrics(Struct, frozen=True, kw_only=True):
+    """Where the time went, in milliseconds, and what was computed, in tokens."""
+
+    queue_ms: float
+    intake_ms: float
+    prefill_ms: float
+    decode_ms: float
+    ttft_ms: float
+    total_ms: float
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+
+
+class _Answer(Struct, frozen=True, kw_only=True):
+    request_id: str
+    model: str
+    image: ImageInfo
+
+
+class DetectAnswer(_Answer, frozen=True, kw_only=True):
+    """The answer of /detect. Objects are ordered by phrase, then as the model wrote them."""
+
+    objects: list[Box]
+    phrases: list[PhraseInfo]
+    finish_reason: str
+    truncated: bool
+    metrics: Metrics
+
+
+class PointAnswer(_Answer, frozen=True, kw_only=True):
+    """The answer of /point. Points are ordered by phrase, then as the model wrote them."""
+
+    points: list[Point]
+    phrases: list[PhraseInfo]
+    finish_reason: str
+    truncated: bool
+    metrics: Metrics

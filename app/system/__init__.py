@@ -1,0 +1,1 @@
+"""Is it alive, is it ready, which models does it serve."""

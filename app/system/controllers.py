@@ -1,0 +1,60 @@
+"""Health for orchestrators, models for callers."""
+
+from __future__ import annotations
+
+from litestar import Controller, get
+from litestar.datastructures import State
+from msgspec import Struct
+
+from app.admission.client import AdmissionClient
+from app.admission.errors import AdmissionError
+from app.admission.messages import WorkerModel
+from app.openapi import problem_responses
+from app.problems import ProblemError
+
+
+class Health(Struct, frozen=True):
+    """The answer of the health routes when all is well."""
+
+    status: str = "ok"
+
+
+class Models(Struct, frozen=True):
+    """The models that live workers serve."""
+
+    models: list[WorkerModel]
+
+
+class HealthController(Controller):
+    """`/livez`: this process answers. `/readyz`: a request sent now would be worked on."""
+
+    tags = ("system",)
+
+    @get("/livez", summary="The process is alive")
+    async def livez(self) -> Health:
+        """Always 200 while the process can answer at all."""
+        return Health()
+
+    @get("/readyz", summary="Requests can be answered", responses=problem_responses("unavailable"))
+    async def readyz(self, state: State) -> Health:
+        """200 when Redis answers and a worker is alive, else a 503 problem that says which is missing."""
+        client: AdmissionClient = state.client
+        ready, reason = await client.ready()
+        if not ready:
+            raise ProblemError("unavailable", reason, retry_after_s=1)
+        return Health()
+
+
+class ModelController(Controller):
+    """Which models can be asked for."""
+
+    tags = ("system",)
+
+    @get("/models", summary="List the models", responses=problem_responses("unavailable"))
+    async def models(self, state: State) -> Models:
+        """The models that live workers serve, their tasks, and how busy they are, counted in phrases."""
+        client: AdmissionClient = state.client
+        try:
+            return Models(await client.models())
+        except AdmissionError as error:
+            raise ProblemError(error.problem, error.detail, retry_after_s=error.retry_after_s) from None
