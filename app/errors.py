@@ -22,7 +22,7 @@ _BY_STATUS = {
     403: ("forbidden", "This is not allowed."),
     404: ("not-found", "There is no such route."),
     405: ("invalid-request", "This route does not take this method."),
-    413: ("image-too-large", "The body is larger than this server reads."),
+    413: ("image-too-large", "The body is larger than this server reads; send a smaller image."),
     415: ("unsupported-media", "This content type is not read."),
     429: ("rate-limited", "Too many requests."),
 }
@@ -48,7 +48,8 @@ def _http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Re
     if error.status_code >= 500:
         return _unexpected(request, error)
     slug, detail = _BY_STATUS.get(error.status_code, ("invalid-request", f"{error.detail}."))
-    problem = ProblemError(slug, detail, status=error.status_code)
+    field = "image" if slug == "image-too-large" else None
+    problem = ProblemError(slug, detail, status=error.status_code, field=field)
     return _response(request, problem, dict(error.headers or {}))
 
 

@@ -1,0 +1,213 @@
+"""What is wrong with a request is said with its type, its status and its field; nothing is a server error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.spatial.reading import FULL, IMAGE, LIMIT, PICTURE, URI, body, problem
+
+REFUSED: list[tuple[dict[str, Any], int, str, str | None]] = [
+    (body(image=...), 422, "invalid-request", "image"),
+    (body(object=...), 422, "invalid-request", "object"),
+    (body(object=""), 422, "invalid-phrase", "object"),
+    (body(object=" \t\n "), 422, "invalid-phrase", "object"),
+    (body(object="x" * 257), 422, "invalid-phrase", "object"),
+    (body(object="x" * 10_000), 422, "invalid-phrase", "object"),
+    (body(object=..., objects=["a", " "]), 422, "invalid-phrase", "objects"),
+    (body(object=..., objects=[]), 422, "invalid-request", "objects"),
+    (body(object=..., objects=["a"] * 33), 422, "invalid-request", "objects"),
+    (body(object=..., objects=["a", 1]), 422, "invalid-request", "objects"),
+    (body(objects=["a"]), 422, "invalid-request", "objects"),
+    (body(object=7), 422, "invalid-request", "object"),
+    (body(image_url=IMAGE), 422, "invalid-request", "image_url"),
+    (body(image="QUJD!!!"), 400, "invalid-request", "image"),
+    (body(image=..., image_url="data:image/png;base64,QUJD!!!"), 400, "invalid-request", "image_url"),
+    (body(image=..., image_url="https://example.org/a.png"), 422, "invalid-request", "image_url"),
+    (body(image=""), 422, "invalid-image", "image"),
+    (body(image="aGVsbG8sIHRoaXMgaXMgdGV4dA=="), 415, "unsupported-media", "image"),
+    (body(image=..., image_url="data:image/svg+xml,%3Csvg/%3E"), 415, "unsupported-media", "image_url"),
+    (body(max_objects=0), 422, "invalid-request", "max_objects"),
+    (body(max_objects=-1), 422, "invalid-request", "max_objects"),
+    (body(max_objects=1001), 422, "invalid-request", "max_objects"),
+    (body(max_objects=10**40), 422, "invalid-request", "max_objects"),
+    (body(max_objects="3"), 422, "invalid-request", "max_objects"),
+    (body(max_objects=1.5), 422, "invalid-request", "max_objects"),
+    (body(settings={"max_objects": 0}), 422, "invalid-request", "settings.max_objects"),
+    (body(settings={"beam": 3}), 422, "invalid-request", "settings.beam"),
+    (body(settings=[]), 422, "invalid-request", "settings"),
+    (body(colour="red"), 422, "invalid-request", "colour"),
+    (body(priority="batch"), 422, "invalid-request", "priority"),
+    (body(region=[0, 0, 1]), 422, "invalid-request", "region"),
+    (body(region=[0.5, 0, 0.5, 1]), 422, "invalid-request", "region"),
+    (body(region=[0, 0, 1, 1.001]), 422, "invalid-request", "region"),
+    (body(region=[0, 0, 101, 40], units="pixels"), 422, "invalid-request", "region"),
+    (body(region="0,0,1,1"), 422, "invalid-request", "region"),
+    (body(units="metres"), 422, "invalid-request", "units"),
+    (body(min_score=1.1), 422, "invalid-request", "min_score"),
+    (body(dedupe="on"), 422, "invalid-request", "dedupe"),
+    (body(timeout_s=0), 422, "invalid-request", "timeout_s"),
+    (body(timeout_s=101), 422, "invalid-request", "timeout_s"),
+    (body(stream="yes"), 422, "invalid-request", "stream"),
+    (body(model=1), 422, "invalid-request", "model"),
+]
+
+
+@pytest.mark.parametrize("sent, status, slug, field", REFUSED)
+async def test_refused_as_json(
+    client: httpx.AsyncClient, sent: dict[str, Any], status: int, slug: str, field: str | None
+) -> None:
+    assert problem(await client.post("/", json=sent)) == (status, slug, field)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"no",
+        b"\xff\xfe",
+        b'{"object": "\\ud800"}',
+        b'{"min_score": NaN}',
+        b'{"reasoning":' + b"[" * 100_000,
+    ],
+)
+async def test_not_json(client: httpx.AsyncClient, content: bytes) -> None:
+    response = await client.post("/", content=content, headers={"content-type": "application/json"})
+    assert problem(response) == (400, "invalid-request", None)
+
+
+async def test_json_that_is_no_object(client: httpx.AsyncClient) -> None:
+    for content in ("[]", "null", "3", '"x"'):
+        response = await client.post("/", content=content, headers={"content-type": "application/json"})
+        assert problem(response) == (422, "invalid-request", None)
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["text/plain", "text/html", "application/x-www-form-urlencoded", "application/pdf", "x", ""],
+)
+async def test_other_content_types(client: httpx.AsyncClient, content_type: str) -> None:
+    content = json.dumps(body()).encode()
+    response = await client.post("/", content=content, headers={"content-type": content_type})
+    assert problem(response) == (415, "unsupported-media", None)
+
+
+async def test_json_content_types(client: httpx.AsyncClient) -> None:
+    content = json.dumps(body()).encode()
+    for content_type in ("application/json; charset=utf-8", "APPLICATION/JSON", "application/vnd.x+json"):
+        response = await client.post("/", content=content, headers={"content-type": content_type})
+        assert response.status_code == 200
+
+
+async def test_compressed_bodies(client: httpx.AsyncClient) -> None:
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    assert problem(await client.post("/", content=b"\x1f\x8b", headers=headers))[:2] == (
+        415,
+        "unsupported-media",
+    )
+
+
+@pytest.mark.parametrize("content_type", ["image/png", "application/json", "multipart/form-data", ""])
+async def test_an_empty_body(client: httpx.AsyncClient, content_type: str) -> None:
+    response = await client.post("/", headers={"content-type": content_type})
+    assert problem(response) == (422, "invalid-image", "image")
+
+
+async def test_query_parameters(client: httpx.AsyncClient) -> None:
+    async def raw(query: str) -> tuple[int, str, str | None]:
+        headers = {"content-type": "image/jpeg"}
+        return problem(await client.post(f"/?{query}", content=PICTURE, headers=headers))
+
+    assert await raw("") == (422, "invalid-request", "object")
+    assert await raw("object=") == (422, "invalid-phrase", "object")
+    assert await raw("object=x&colour=red") == (422, "invalid-request", "colour")
+    assert await raw("object=x&image=abc") == (422, "invalid-request", "image")
+    assert await raw("object=x&units=pixels&units=pixels") == (422, "invalid-request", "units")
+    assert await raw("object=x&min_score=nan") == (422, "invalid-request", "min_score")
+    assert await raw("object=x&timeout_s=inf") == (422, "invalid-request", "timeout_s")
+    assert await raw("object=x&timeout_s=nan") == (422, "invalid-request", "timeout_s")
+    assert await raw("object=x&region=0,0,nan,1") == (422, "invalid-request", "region")
+    assert await raw("object=x&region=0,0,,1") == (422, "invalid-request", "region")
+    assert await raw("object=x&settings=1") == (422, "invalid-request", "settings")
+    response = await client.post("/?max_objects=3", json=body())
+    assert problem(response) == (422, "invalid-request", "max_objects")
+
+
+async def test_forms(client: httpx.AsyncClient) -> None:
+    async def form(files: list[tuple[str, Any]]) -> tuple[int, str, str | None]:
+        return problem(await client.post("/", files=files))
+
+    file, text = ("f.jpg", PICTURE), (None, "x")
+    assert await form([("image", file)]) == (422, "invalid-request", "object")
+    assert await form([("object", text)]) == (422, "invalid-request", "image")
+    assert (await form([("image", file), ("image", file), ("object", text)]))[2] == "image"
+    assert await form([("picture", file), ("object", text)]) == (422, "invalid-request", "picture")
+    assert await form([("image", file), ("object", text), ("x", text)]) == (422, "invalid-request", "x")
+    assert await form([("image", ("f.jpg", b"")), ("object", text)]) == (422, "invalid-image", "image")
+    assert await form([("image", ("f.txt", b"hello")), ("object", text)]) == (
+        415,
+        "unsupported-media",
+        "image",
+    )
+    assert await form([("image", file), ("object", (None, b"\xff"))]) == (400, "invalid-request", None)
+    assert (await form([("image", file), ("object", text), ("image_url", (None, URI))]))[2] == "image_url"
+
+
+@pytest.mark.parametrize("boundary", ["", "; boundary=b", "; boundary=" + "b" * 300, '; boundary=""'])
+@pytest.mark.parametrize(
+    "content", [b"x", b"--b\r\n", b"--b\r\n\r\n\r\n--b--", b'--b\r\nContent-Disposition: form-data; name="a"']
+)
+async def test_broken_forms(client: httpx.AsyncClient, boundary: str, content: bytes) -> None:
+    headers = {"content-type": "multipart/form-data" + boundary}
+    status, slug, _ = problem(await client.post("/", content=content, headers=headers))
+    assert slug == "invalid-request" and status in (400, 422)
+
+
+async def test_bodies_over_the_limit(client: httpx.AsyncClient) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(30):
+            yield b"\0" * 10_000
+
+    big = b"\xff\xd8\xff" + b"\0" * LIMIT
+    raw = {"content-type": "image/jpeg"}
+    expected = (413, "image-too-large", "image")
+    assert problem(await client.post("/?object=x", content=big, headers=raw)) == expected
+    assert problem(await client.post("/?object=x", content=chunks(), headers=raw)) == expected
+    assert problem(await client.post("/", files={"image": big}, data={"object": "x"})) == expected
+    assert problem(await client.post("/", json=body(image="A" * LIMIT))) == expected
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = ["image", "image_url", "object", "objects", *FULL, "settings", "reasoning", "spatial_refs", "other"]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.sampled_from(FIELDS), JSON | st.just(IMAGE), max_size=5))
+async def test_no_json_makes_a_server_error(client: httpx.AsyncClient, sent: dict[str, Any]) -> None:
+    response = await client.post("/", json=sent)
+    assert response.status_code in (200, 400, 413, 415, 422)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.sampled_from(FIELDS), st.text(max_size=12), max_size=5), st.binary(max_size=40))
+async def test_no_query_and_no_bytes_make_a_server_error(
+    client: httpx.AsyncClient, query: dict[str, str], content: bytes
+) -> None:
+    for sent in (content, PICTURE):
+        headers = {"content-type": "image/png"}
+        response = await client.post("/", content=sent, headers=headers, params=query)
+        assert response.status_code in (200, 400, 413, 415, 422)
