@@ -53,7 +53,7 @@ def build_config(tokenizer: PreTrainedTokenizerFast) -> PaliGemmaConfig:
         num_attention_heads=3,
         num_key_value_heads=1,
         head_dim=64,
-        max_position_embeddings=1024,
+        max_position_embeddings=2048,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
@@ -87,7 +87,7 @@ def new_model(tokenizer: PreTrainedTokenizerFast, seed: int = 0) -> PaliGemmaFor
 
 
 def _sincos(values: torch.Tensor, width: int, low: float, high: float) -> torch.Tensor:
-    """[n] values in [0, 1] -> [n, width] sines and cosines of `low`..`high` periods over the unit interval."""
+    """[n] values in [0, 1] -> [n, width] sines and cosines, `low` to `high` periods over the interval."""
     periods = low * (high / low) ** (torch.arange(width // 2) / (width // 2 - 1))
     angles = 2 * math.pi * values[:, None] * periods[None]
     return torch.cat([angles.sin(), angles.cos()], dim=1)

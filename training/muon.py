@@ -25,7 +25,11 @@ class Muon(torch.optim.Optimizer):
     """Matrices of one shape are updated together; the update is scaled by 0.2 sqrt(max(shape))."""
 
     def __init__(
-        self, params: Iterable[torch.nn.Parameter], lr: float, momentum: float = 0.95, weight_decay: float = 0.01
+        self,
+        params: Iterable[torch.nn.Parameter],
+        lr: float,
+        momentum: float = 0.95,
+        weight_decay: float = 0.01,
     ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 

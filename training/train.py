@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import cyclopts
@@ -124,7 +124,6 @@ def _collate(samples: list[Batch]) -> Batch:
     return Batch.stack(samples)
 
 
-
 def train(
     *,
     run: Path = Path("runs/tiny"),
@@ -147,9 +146,7 @@ def train(
     trainer = Trainer(run, minutes, batch)
     all_share = torch.tensor(0.7).share_memory_()
     stream = SampleStream(FIRST_SEED + trainer.step * batch, all_share)
-    loader = iter(
-        DataLoader(stream, batch_size=batch, num_workers=1, prefetch_factor=4, collate_fn=_collate)
-    )
+    loader = iter(DataLoader(stream, batch_size=batch, num_workers=1, prefetch_factor=4, collate_fn=_collate))
     recent: deque[dict[str, float]] = deque(maxlen=50)
     saved = trainer.seconds
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())

@@ -1,0 +1,1 @@
+"""Streams and events of the machines that the engine runs on."""

@@ -1,0 +1,34 @@
+"""What the engine needs of a device: a compute stream, a copy stream, and events between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+
+
+class Event(Protocol):
+    """A mark on a stream."""
+
+    def wait(self) -> None:
+        """Block the host until everything before the mark is done; raises what that work raised."""
+        ...
+
+
+class Device(Protocol):
+    """Work given to one stream runs in the order given."""
+
+    torch_device: torch.device
+
+    def compute(self, work: Callable[[], None]) -> Event:
+        """Enqueue work on the compute stream; returns at once."""
+        ...
+
+    def copy(self, work: Callable[[], None], after: Event) -> Event:
+        """Enqueue work on the copy stream, to begin when `after` has passed."""
+        ...
+
+    def close(self) -> None:
+        """Finish what was enqueued and end the streams."""
+        ...

@@ -1,0 +1,120 @@
+"""PaliGemma through transformers: SigLIP tower, projector, Gemma decoder.
+
+Serves the public checkpoints (dialect `paligemma`, prefix = image and prompt) and our default one, whose
+config names its own dialect and an image-only prefix.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn import functional as F
+from transformers import AutoImageProcessor, PaliGemmaForConditionalGeneration
+from transformers.utils import logging as transformers_logging
+
+from engine import attention
+from engine.attention import Paged
+from engine.errors import EngineError, ModelNotFound
+from engine.models.base import KvShape, ModelInfo
+from engine.models.text import TextEncoder
+from grammars.dialects.base import Dialect
+from grammars.dialects.paligemma import PaliGemmaDialect
+from grammars.dialects.pointbox import PointboxDialect
+from grammars.grammar import Grammar
+from grammars.symbols import BINS, Tokens
+from grammars.types import Task
+
+POSITION_OFFSET = 1  # PaliGemma counts positions from 1
+
+
+class PaliGemma:
+    """See `engine.models.base.Model`."""
+
+    def __init__(self, name: str, folder: Path, revision: str, device: torch.device) -> None:
+        attention.install()
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        if config["text_config"].get("model_type", "gemma") != "gemma":
+            raise EngineError("unknown-model", f"{name}: only PaliGemma 1 text decoders are supported so far")
+        self._text = TextEncoder(folder)
+        self._model = _load(folder, device)
+        self._processor: Any = AutoImageProcessor.from_pretrained(folder)  # type: ignore[no-untyped-call]
+        own = config.get("pointbox_dialect") == PointboxDialect.name
+        dialect: Dialect = PointboxDialect() if own else PaliGemmaDialect()
+        self.grammar = Grammar(dialect, self._tokens(own))
+        text = self._model.config.text_config
+        prefix = cast(Literal["image", "prompt"], config.get("pointbox_prefix", "prompt"))
+        notes: dict[Task, str] = {} if own else {"point": "points are the centres of detected boxes"}
+        self.info = ModelInfo(name, "paligemma", revision, ("detect", "point"), prefix, notes)
+        self.kv = KvShape(text.num_hidden_layers, text.num_key_value_heads, text.head_dim, self._model.dtype)
+        vision = self._model.config.vision_config
+        self.image_tokens = (vision.image_size // vision.patch_size) ** 2
+        self.max_context = text.max_position_embeddings
+        alphabet = torch.from_numpy(self.grammar.alphabet).to(device)
+        self._head = self._model.lm_head.weight.detach()[alphabet].contiguous()
+        self._bos = self._model.config.text_config.bos_token_id
+
+    def preprocess(self, image: npt.NDArray[np.uint8]) -> torch.Tensor:
+        """[H, W, 3] -> float [3, S, S]."""
+        pixels = self._processor(images=image, return_tensors="pt", input_data_format="channels_last")
+        return cast(torch.Tensor, pixels["pixel_values"][0])
+
+    def prompt(self, task: Task, phrase: str) -> list[int]:
+        return [self._bos, *self._text.encode(self.grammar.dialect.prompt(task, phrase))]
+
+    def label(self, phrase: str) -> list[int]:
+        text = self.grammar.dialect.label(phrase)
+        return [] if text is None else self._text.encode(text)
+
+    def encode_images(self, pixels: torch.Tensor) -> torch.Tensor:
+        features = self._model.model.get_image_features(pixels.to(self._model.dtype))
+        return cast(torch.Tensor, features.pooler_output)
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        return cast(torch.Tensor, self._model.get_input_embeddings()(tokens))
+
+    def forward(self, embeds: torch.Tensor, paged: Paged) -> torch.Tensor:
+        output = self._model.model.language_model(
+            inputs_embeds=embeds,
+            position_ids=paged.index + POSITION_OFFSET,
+            use_cache=False,
+            paged=paged,
+        )
+        return cast(torch.Tensor, output.last_hidden_state)
+
+    def head(self, hidden: torch.Tensor) -> torch.Tensor:
+        return F.linear(hidden, self._head)
+
+    def _tokens(self, own: bool) -> Tokens:
+        added = self._text.added
+        try:
+            coordinates = [added[f"<loc{i:04d}>"] for i in range(BINS)]
+        except KeyError as missing:
+            raise EngineError("unknown-model", f"the tokenizer has no location token {missing}") from None
+        eos = self._model.config.text_config.eos_token_id
+        end = list(eos) if isinstance(eos, list) else [eos]
+        if own:
+            return Tokens(coordinates, end, start=added["<obj>"])
+        return Tokens(coordinates, end, pieces=self._text.pieces())
+
+
+def _load(folder: Path, device: torch.device) -> Any:
+    """The model in evaluation mode, its text part on our attention.  Raises ModelNotFound if incomplete."""
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        loaded: Any = PaliGemmaForConditionalGeneration.from_pretrained(
+            folder,
+            dtype=torch.float32 if device.type == "cpu" else torch.bfloat16,
+            attn_implementation={"text_config": attention.NAME, "vision_config": "sdpa"},
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ModelNotFound(f"{folder} cannot be loaded: {str(error).splitlines()[0]}") from error
+    model, loading = loaded
+    if loading["missing_keys"]:
+        raise ModelNotFound(f"{folder} lacks weights: {', '.join(sorted(loading['missing_keys'])[:3])}")
+    return model.to(device).eval()

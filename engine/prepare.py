@@ -1,0 +1,86 @@
+"""Work that must not stall the engine thread: hashing, resizing, tokenising."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.errors import EngineError
+from engine.models.base import Model
+from engine.sequence import Ask, Sequence
+from grammars.types import Task
+
+
+class Preparation:
+    """Turns requests into sequences on threads of its own and hands them on."""
+
+    def __init__(self, model: Model, threads: int, max_tokens: int | None) -> None:
+        self._model, self._max_tokens = model, max_tokens
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="pointbox-prepare")
+
+    def submit(self, ask: Ask, ready: Callable[[list[Sequence] | EngineError], None]) -> None:
+        """Calls `ready` from another thread, once."""
+        self._pool.submit(self._run, ask, ready)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _run(self, ask: Ask, ready: Callable[[list[Sequence] | EngineError], None]) -> None:
+        try:
+            result: list[Sequence] | EngineError = self._sequences(ask)
+        except EngineError as error:
+            result = error
+        except Exception as error:
+            result = EngineError("internal", f"preparing the request failed: {error}")
+        ask.prepared = time.monotonic()
+        ready(result)
+
+    def _sequences(self, ask: Ask) -> list[Sequence]:
+        request, model = ask.request, self._model
+        if request.task not in model.info.tasks:
+            raise EngineError("unsupported-task", f"model {model.info.name} cannot {request.task}", "model")
+        key = image_key(request.image)
+        pixels = model.preprocess(request.image)
+        ask.open_sequences = len(request.phrases)
+        sequences = []
+        for index, phrase in enumerate(request.phrases):
+            prompt, label = model.prompt(request.task, phrase), model.label(phrase)
+            sequences.append(
+                Sequence(
+                    ask=ask,
+                    phrase_index=index,
+                    cursor=model.grammar.cursor(request.task),
+                    prompt=prompt,
+                    label=label,
+                    image_key=key,
+                    pixels=pixels,
+                    max_tokens=self._token_limit(request.task, request.max_objects, prompt, label),
+                )
+            )
+        return sequences
+
+    def _token_limit(self, task: Task, max_objects: int, prompt: list[int], label: list[int]) -> int:
+        """Enough for every object asked for, and as many again that repeat or are filtered."""
+        room = self._model.max_context - self._model.image_tokens - len(prompt)
+        per_object = self._model.grammar.dialect.arity(task) + len(label) + 2
+        if room < per_object:
+            raise EngineError(
+                "invalid-phrase",
+                f"the phrase is {len(prompt)} tokens long: too long for this model",
+                "object",
+            )
+        wanted = per_object * max(50, 2 * max_objects)
+        return min(wanted, room, self._max_tokens or room)
+
+
+def image_key(image: npt.NDArray[np.uint8]) -> bytes:
+    """SHA-256 of width, height and all RGB bytes."""
+    height, width = image.shape[:2]
+    digest = hashlib.sha256(width.to_bytes(4, "little") + height.to_bytes(4, "little"))
+    digest.update(np.ascontiguousarray(image).data)
+    return digest.digest()

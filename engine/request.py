@@ -1,0 +1,66 @@
+"""What a caller asks of the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.errors import EngineError
+from grammars.types import TASKS, Region, Task
+
+MAX_PHRASES = 32
+MAX_PHRASE_CHARS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One image and one or more phrases.
+
+    image: uint8 [H, W, 3], upright RGB.
+    max_objects: per phrase, at least 1.
+    region: only items wholly inside it are answered; the image is not cropped.
+    min_score: items below it are left out.
+    dedupe: leave out an item that repeats an earlier one of its phrase, and stop after three in a row.
+    deadline: `time.monotonic()` seconds, None for no limit.
+    """
+
+    task: Task
+    image: npt.NDArray[np.uint8]
+    phrases: tuple[str, ...]
+    max_objects: int = 50
+    region: Region | None = None
+    min_score: float = 0.0
+    dedupe: bool = True
+    deadline: float | None = None
+
+    def check(self) -> None:
+        """Raises EngineError for a request that no model could answer."""
+        if self.task not in TASKS:
+            raise EngineError(
+                "unsupported-task", f"unknown task {self.task!r}: use one of {', '.join(TASKS)}"
+            )
+        if self.image.ndim != 3 or self.image.shape[2] != 3 or self.image.dtype != np.uint8:
+            raise EngineError("invalid-request", "image must be a uint8 array of shape [H, W, 3]", "image")
+        if 0 in self.image.shape:
+            raise EngineError("invalid-request", "image has no pixels", "image")
+        if not 1 <= len(self.phrases) <= MAX_PHRASES:
+            raise EngineError("invalid-phrase", f"send 1 to {MAX_PHRASES} phrases", "objects")
+        for phrase in self.phrases:
+            if not phrase.strip():
+                raise EngineError("invalid-phrase", "a phrase must not be blank", "object")
+            if len(phrase) > MAX_PHRASE_CHARS:
+                raise EngineError(
+                    "invalid-phrase",
+                    f"a phrase has at most {MAX_PHRASE_CHARS} characters, this one {len(phrase)}",
+                    "object",
+                )
+        if self.max_objects < 1:
+            raise EngineError("invalid-request", "max_objects must be at least 1", "max_objects")
+        if self.region is not None:
+            x_min, y_min, x_max, y_max = self.region
+            if not (0 <= x_min < x_max <= 1 and 0 <= y_min < y_max <= 1):
+                raise EngineError(
+                    "invalid-request", "region must be x_min < x_max and y_min < y_max in [0, 1]", "region"
+                )

@@ -1,0 +1,134 @@
+"""An expression compiled over a vocabulary, as dense tables.
+
+`compile_automaton` asks outlines_core for the Index of an expression and flattens it:
+
+    class_of    [A]     alphabet position -> class of tokens that no state tells apart
+    next_state  [S, C]  state and class -> next state, NO_STATE where the token is not allowed
+    mask_bits   [S, W]  state -> one bit per alphabet position, W = ceil(A / 32)
+    slot        [S]     which coordinate of an object the state expects, NO_SLOT where none
+    after_label [S]     the state after a label placeholder, NO_STATE where none is due
+
+The alphabet holds the ids that the expression can ever say, ascending; logits are computed for it alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from outlines_core import Index, Vocabulary
+
+from grammars.symbols import BINS, Tokens
+
+NO_STATE = -1
+NO_SLOT = -1
+
+Ints = npt.NDArray[np.int32]
+Transitions = dict[int, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Automaton:
+    """See the module's docstring for shapes."""
+
+    alphabet: Ints
+    class_of: Ints
+    next_state: Ints
+    mask_bits: npt.NDArray[np.uint32]
+    slot: Ints
+    after_label: Ints
+    initial: int
+    final: int
+    first_coordinate: int
+    """Alphabet position of bin 0; the others follow it."""
+
+    def advance(self, state: int, position: int) -> int:
+        """The state after the token at an alphabet position, NO_STATE where it is not allowed."""
+        return int(self.next_state[state, self.class_of[position]])
+
+    def masks(self) -> npt.NDArray[np.bool_]:
+        """[S, A]: which alphabet positions each state allows, coordinate bounds aside."""
+        bits = np.unpackbits(self.mask_bits.view(np.uint8), axis=1, bitorder="little")
+        return bits[:, : len(self.alphabet)].astype(bool)
+
+
+def transitions(expression: str, tokens: Tokens) -> tuple[Transitions, int, int, int]:
+    """(state -> token -> state, initial, final, label id), states numbered by outlines_core."""
+    top = max((*tokens.pieces.values(), *tokens.end, *tokens.coordinates, tokens.start or 0))
+    label, unused_eos = top + 1, top + 2
+    index = Index(expression, Vocabulary(unused_eos, tokens.spelled(label)))
+    table = {
+        s: {t: n for t, n in row.items() if t != unused_eos} for s, row in index.get_transitions().items()
+    }
+    (final,) = index.get_final_states()
+    if table.get(final):
+        raise ValueError(f"the expression {expression!r} goes on after its end")
+    return table, index.get_initial_state(), final, label
+
+
+def alphabet_of(expressions: Sequence[str], tokens: Tokens) -> Ints:
+    """Every id that any of the expressions can say, and all coordinates, ascending."""
+    said = set(tokens.coordinates)
+    for expression in expressions:
+        table, _, _, label = transitions(expression, tokens)
+        said |= {t for row in table.values() for t in row if t != label}
+    return np.array(sorted(said), np.int32)
+
+
+def compile_automaton(expression: str, tokens: Tokens, arity: int, alphabet: Ints) -> Automaton:
+    """Flatten an expression whose objects have `arity` coordinates over a model's alphabet."""
+    table, initial, final, label = transitions(expression, tokens)
+    number = {state: i for i, state in enumerate(sorted({*table, final}))}
+    position = {int(token): i for i, token in enumerate(alphabet)}
+    states, size = len(number), len(alphabet)
+    dense = np.full((states, size), NO_STATE, np.int32)
+    after_label = np.full(states, NO_STATE, np.int32)
+    for state, row in table.items():
+        for token, following in row.items():
+            if token == label:
+                after_label[number[state]] = number[following]
+            else:
+                dense[number[state], position[token]] = number[following]
+    columns, class_of = np.unique(dense, axis=1, return_inverse=True)
+    first = position[tokens.coordinates[0]]
+    return Automaton(
+        alphabet=alphabet,
+        class_of=class_of.reshape(-1).astype(np.int32),
+        next_state=np.ascontiguousarray(columns),
+        mask_bits=_packed(dense != NO_STATE),
+        slot=_slots(dense, after_label, number[initial], range(first, first + BINS), arity),
+        after_label=after_label,
+        initial=number[initial],
+        final=number[final],
+        first_coordinate=first,
+    )
+
+
+def _packed(allowed: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+    width = -(-allowed.shape[1] // 32) * 32
+    padded = np.zeros((allowed.shape[0], width), bool)
+    padded[:, : allowed.shape[1]] = allowed
+    return np.packbits(padded, axis=1, bitorder="little").view(np.uint32)
+
+
+def _slots(dense: Ints, after_label: Ints, initial: int, coordinates: range, arity: int) -> Ints:
+    """Walk from the start, counting coordinates modulo `arity`; every state has one count."""
+    count = {initial: 0}
+    queue = deque([initial])
+    while queue:
+        state = queue.popleft()
+        following = {(int(n), p in coordinates) for p, n in enumerate(dense[state]) if n != NO_STATE}
+        if after_label[state] != NO_STATE:
+            following.add((int(after_label[state]), False))
+        for other, is_coordinate in following:
+            expected = (count[state] + is_coordinate) % arity
+            if other not in count:
+                count[other] = expected
+                queue.append(other)
+            elif count[other] != expected:
+                raise ValueError("an object of this expression has no fixed number of coordinates")
+    expects = dense[:, coordinates.start] != NO_STATE
+    return np.array([count.get(s, 0) if expects[s] else NO_SLOT for s in range(len(dense))], np.int32)

@@ -1,0 +1,1 @@
+"""How each model family writes points and boxes; one small file each."""
