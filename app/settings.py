@@ -60,6 +60,8 @@ class Settings:
         for name in _POSITIVE:
             if not getattr(self, name) > 0:
                 raise SettingsError(f"{name} must be greater than 0, not {getattr(self, name)}")
+        if self.tenant_queue_bytes < self.body_limit_bytes:
+            raise SettingsError("tenant_queue_bytes must be at least body_limit_bytes")
         if not self.namespace or set(self.namespace) & set("{}: \n"):
             raise SettingsError(f"namespace must be a plain word, not {self.namespace!r}")
 
@@ -79,8 +81,9 @@ class Settings:
             if field.name not in values and text:
                 values[field.name] = _parse(variable, text, hints[field.name])
         for name, value in values.items():
-            choices = typing.get_args(hints.get(name)) if typing.get_origin(hints.get(name)) is Literal else ()
-            if choices and value not in choices:
+            hint = hints.get(name)
+            choices = typing.get_args(hint)
+            if typing.get_origin(hint) is Literal and value not in choices:
                 raise SettingsError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
         return cls(**values)
 

@@ -2,40 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import hashlib
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Any
 
-from app.admission.messages import Event, SpatialParams, Terminal, WorkerModel
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from app.admission import registry
+from app.admission.connections import REDIS_ERRORS, consumer, producer
+from app.admission.errors import AdmissionError, QueueFull, TenantQueueFull, Unavailable, UnknownModel
+from app.admission.messages import (
+    ENTRY_VERSION,
+    Failure,
+    SpatialParams,
+    Terminal,
+    WorkerModel,
+    decode_terminal,
+    encode,
+)
+from app.admission.replies import ReplyReader
+from app.admission.scripts import Scripts
+from app.admission.tickets import Ticket
+from app.settings import Settings
+
+__all__ = ["AdmissionClient", "Limits", "Ticket"]
+
+WATCH_S = 0.5
+AWAY_S = 5.0
+"""Callers wait this long for a Redis that went away."""
+DEADLINE_GRACE_S = 5.0
+"""Beyond the deadline, when nobody ended the request in Redis, its ticket ends here."""
+HASH_INLINE_BYTES = 256 * 1024
+"""Hashing more than this goes to another thread."""
+CANCELLED = Failure(problem="cancelled", detail="The request was cancelled.")
+LOST = Failure(problem="unavailable", detail="The queue lost the request; send it again.")
 
 
-class Ticket:
-    """An admitted request."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may be admitted and unanswered: requests, and image bytes."""
 
-    id: str
+    depth: int = 1000
+    tenant_depth: int = 500
+    bytes: int = 512 * 1024 * 1024
+    tenant_bytes: int = 256 * 1024 * 1024
+    result_ttl_s: float = 300.0
 
-    def events(self) -> AsyncIterator[Event]:
-        """Objects as they are found; ends after Completed or Failure."""
-        raise NotImplementedError
-
-    async def result(self) -> Terminal:
-        """Waits for the final answer."""
-        raise NotImplementedError
-
-    async def cancel(self) -> None:
-        """Stops the work unless it has ended already."""
-        raise NotImplementedError
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        """The limits that the settings ask for."""
+        return cls(
+            settings.queue_depth,
+            settings.tenant_queue_depth,
+            settings.queue_bytes,
+            settings.tenant_queue_bytes,
+            settings.result_ttl_s,
+        )
 
 
 class AdmissionClient:
-    """One per API process."""
+    """One per API process: one reply stream, read by one task.
+
+    client = await AdmissionClient.connect(url, "default", Limits.of(settings))
+    ticket = await client.submit(request_id=..., model="tiny", task="detect", ...)
+    async for event in ticket.events(): ...
+    """
+
+    def __init__(self, url: str, namespace: str, limits: Limits) -> None:
+        self._limits = limits
+        self._redis = producer(url)
+        self._reading = consumer(url)
+        self._scripts = Scripts(self._redis, namespace)
+        self._prefix = self._scripts.prefix
+        self._reply = f"{self._prefix}reply:{secrets.token_hex(8)}"
+        self._tickets: dict[str, Ticket] = {}
+        self._reader = ReplyReader(self._reading, self._redis, self._reply, self._tickets)
+        self._heard = time.monotonic()
+        """When Redis last answered the watcher."""
+        self._orphans: set[str] = set()
+        """Ids whose caller has gone without Redis knowing."""
+        self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
-    async def connect(cls, url: str, namespace: str) -> AdmissionClient:
-        """Returns even when Redis is away: see `ready`."""
-        raise NotImplementedError
+    async def connect(cls, url: str, namespace: str, limits: Limits | None = None) -> AdmissionClient:
+        """Starts the reader. Does not fail when Redis is away: see `ready`."""
+        client = cls(url, namespace, limits or Limits())
+        client._tasks = [
+            asyncio.create_task(client._reader.run(), name="admission-replies"),
+            asyncio.create_task(client._watch(), name="admission-watch"),
+        ]
+        return client
 
     async def close(self) -> None:
         """Ends the reader; tickets still open fail as unavailable."""
-        raise NotImplementedError
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for ticket in list(self._tickets.values()):
+            self._abandon(ticket, "unavailable", "The service is shutting down.")
+        await self._reading.aclose()
+        await self._redis.aclose()
 
     async def submit(
         self,
@@ -50,13 +120,131 @@ class AdmissionClient:
         priority: str = "interactive",
         traceparent: str = "",
     ) -> Ticket:
-        """Raises QueueFull, TenantQueueFull, UnknownModel or Unavailable (app.admission.errors)."""
-        raise NotImplementedError
+        """Puts a request into the queue, once however often the same `request_id` is submitted.
+
+        Args:
+            request_id: made by the server, unique over all tenants.
+            image: the original bytes; they reach Redis once however many requests of a tenant share them.
+            timeout_s: from now, by the clock of Redis.
+
+        Raises:
+            QueueFull, TenantQueueFull: with `retry_after_s`.
+            UnknownModel: no worker has this model.
+            Unavailable: Redis cannot be reached, or no worker has been there for a minute.
+        """
+        new = request_id not in self._tickets
+        ticket = self._tickets.setdefault(request_id, Ticket(request_id, timeout_s, self._cancel))
+        self._orphans.discard(request_id)
+        arguments = (
+            *(ENTRY_VERSION, request_id, model, priority, tenant, task, encode(params)),
+            *(await _digest(image), len(image), len(params.phrases), round(timeout_s * 1000)),
+            *(self._reply, traceparent, round(self._limits.result_ttl_s * 1000)),
+            *(self._limits.depth, self._limits.tenant_depth, self._limits.bytes, self._limits.tenant_bytes),
+        )
+        try:
+            answer = await self._admit(arguments)
+            if answer[0] == b"need-image":
+                answer = await self._admit((*arguments, image))
+            self._accept(ticket, model, answer)
+        except BaseException as error:
+            if new:
+                self._tickets.pop(request_id, None)
+                if not isinstance(error, AdmissionError):
+                    self._orphans.add(request_id)  # perhaps it was admitted, with nobody left to wait
+            if isinstance(error, REDIS_ERRORS):
+                raise Unavailable(f"The queue cannot be reached: {error}") from error
+            raise
+        return ticket
 
     async def models(self) -> list[WorkerModel]:
         """The models that live workers serve, by name. Raises Unavailable."""
-        raise NotImplementedError
+        try:
+            return registry.by_model(await registry.workers(self._redis, self._prefix))
+        except REDIS_ERRORS as error:
+            raise Unavailable(f"The queue cannot be reached: {error}") from error
 
     async def ready(self) -> tuple[bool, str]:
         """(Redis answers and a worker lives, why not)."""
-        raise NotImplementedError
+        try:
+            live = await registry.workers(self._redis, self._prefix)
+        except REDIS_ERRORS as error:
+            return False, f"Redis cannot be reached: {error}"
+        return (True, "") if live else (False, "no worker is running")
+
+    async def _admit(self, arguments: tuple[Any, ...]) -> list[Any]:
+        """Repeated once when the reply gets lost: the script enqueues an id once."""
+        try:
+            answer: list[Any] = await self._scripts.run("admit", *arguments)
+        except (RedisConnectionError, RedisTimeoutError, OSError):
+            answer = await self._scripts.run("admit", *arguments)
+        return answer
+
+    def _accept(self, ticket: Ticket, model: str, answer: list[Any]) -> None:
+        kind = answer[0].decode()
+        if kind in ("queue-full", "tenant-queue-full"):
+            refusal = QueueFull if kind == "queue-full" else TenantQueueFull
+            raise refusal("Too much is waiting; try again later.", retry_after_s=float(answer[1]))
+        if kind == "unknown-model":
+            raise UnknownModel(f"No worker serves the model {model!r}.")
+        if kind == "no-worker":
+            raise Unavailable("No worker is running.", retry_after_s=5.0)
+        ticket.admitted = True
+        if kind == "answered":
+            self._conclude(ticket, decode_terminal(answer[1]))
+
+    def _conclude(self, ticket: Ticket, terminal: Terminal) -> None:
+        self._tickets.pop(ticket.id, None)
+        ticket.conclude(terminal)
+
+    def _abandon(self, ticket: Ticket, problem: str, detail: str) -> None:
+        """Ends a ticket here and, as soon as Redis can be reached, its work there."""
+        self._orphans.add(ticket.id)
+        self._conclude(ticket, Failure(problem=problem, detail=detail))
+
+    async def _cancel(self, ticket: Ticket) -> None:
+        try:
+            first = await self._scripts.run("cancel", ticket.id, encode(CANCELLED))
+        except REDIS_ERRORS:
+            self._abandon(ticket, CANCELLED.problem, CANCELLED.detail)
+        else:
+            if first:
+                self._conclude(ticket, CANCELLED)
+
+    async def _watch(self) -> None:
+        """Ends what is late, finds answers whose event got lost and requests that Redis lost."""
+        while True:
+            waiting = [ticket for ticket in self._tickets.values() if ticket.admitted]
+            try:
+                standing = await self._scripts.run("watch", self._reply, *(ticket.id for ticket in waiting))
+                self._settle(waiting, standing)
+                await self._cancel_orphans()
+                self._heard = time.monotonic()
+            except REDIS_ERRORS:
+                self._give_up(waiting)
+            await asyncio.sleep(WATCH_S)
+
+    def _settle(self, waiting: list[Ticket], standing: list[bytes | None]) -> None:
+        for ticket, answer in zip(waiting, standing, strict=True):
+            if answer is None:
+                self._conclude(ticket, LOST)
+            elif answer:
+                self._conclude(ticket, decode_terminal(answer))
+
+    async def _cancel_orphans(self) -> None:
+        for request_id in list(self._orphans):
+            await self._scripts.run("cancel", request_id, encode(CANCELLED))
+            self._orphans.discard(request_id)
+
+    def _give_up(self, waiting: list[Ticket]) -> None:
+        now = time.monotonic()
+        for ticket in waiting:
+            if now > self._heard + AWAY_S:
+                self._abandon(ticket, LOST.problem, LOST.detail)
+            elif now > ticket.deadline + DEADLINE_GRACE_S:
+                self._abandon(ticket, "deadline-exceeded", "The request was not answered in time.")
+
+
+async def _digest(image: bytes) -> str:
+    if len(image) <= HASH_INLINE_BYTES:
+        return hashlib.sha256(image).hexdigest()
+    return await asyncio.to_thread(lambda: hashlib.sha256(image).hexdigest())

@@ -36,7 +36,7 @@ class PhraseEvent(msgspec.Struct, frozen=True, tag="phrase"):
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in milliseconds. `queue_ms` is from admission to the worker, `intake_ms` fetching and decoding."""
+    """Times in milliseconds. `queue_ms`: admission to worker; `intake_ms`: fetching and decoding."""
 
     queue_ms: float = 0.0
     intake_ms: float = 0.0
@@ -103,6 +103,7 @@ class WorkerModel(msgspec.Struct, frozen=True, kw_only=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _event_decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
+_terminal_decoder: msgspec.msgpack.Decoder[Terminal] = msgspec.msgpack.Decoder(Terminal)
 _params_decoder = msgspec.msgpack.Decoder(SpatialParams)
 _worker_decoder = msgspec.msgpack.Decoder(WorkerInfo)
 
@@ -115,6 +116,14 @@ def encode(message: msgspec.Struct) -> bytes:
 def decode_event(data: bytes) -> Event:
     """Raises msgspec.DecodeError when `data` is none of the events."""
     return _event_decoder.decode(data)
+
+
+def decode_terminal(data: bytes) -> Terminal:
+    """A final answer; one that this version cannot read becomes a Failure."""
+    try:
+        return _terminal_decoder.decode(data)
+    except msgspec.DecodeError as error:
+        return Failure(problem="internal", detail=f"The worker's answer cannot be read: {error}")
 
 
 def decode_params(data: bytes) -> SpatialParams:

@@ -1,0 +1,183 @@
+"""One request inside a worker: fetch, decode, run, tell, finish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, cast
+
+import structlog
+
+from app.admission.connections import REDIS_ERRORS
+from app.admission.messages import Event, Failure, Terminal
+from app.admission.translate import Transcript, failure
+from app.admission.worker_queue import Delivery, WorkerQueue
+from app.problems import ProblemError
+from engine.events import Event as EngineEvent
+from engine.events import Failed, Finished, Found, PhraseEnded
+from engine.request import Request
+from grammars.types import Task
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+PATIENCE_S = 5.0
+"""Redis may be away this long beyond the deadline before an answer is given up."""
+
+
+class EngineDied(Exception):
+    """The engine takes no more requests: the worker must end, so that others get what it holds."""
+
+
+class Handle(Protocol):
+    """What the engine gives back for a request."""
+
+    def cancel(self) -> object:
+        """The engine still sends a last event."""
+
+
+class EngineLike(Protocol):
+    """The part of engine.engine.Engine that a worker uses."""
+
+    @property
+    def model_info(self) -> Any:
+        """name, family, revision and tasks."""
+
+    def submit(self, request: Request, on_event: Callable[[EngineEvent], None]) -> Handle:
+        """Never blocks; `on_event` is called on a thread of the engine."""
+
+    def close(self) -> None:
+        """Ends its threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What every execution of a worker shares."""
+
+    queue: WorkerQueue
+    engine: EngineLike
+    decode: Callable[[bytes], Any]
+    """app.intake.decode.decode"""
+    pool: Executor
+    """Runs `decode`."""
+
+
+class Execution:
+    """Owns one delivery until the engine is done with it."""
+
+    def __init__(self, delivery: Delivery, tools: Tools) -> None:
+        self.delivery = delivery
+        self._tools = tools
+        self._handle: Handle | None = None
+        self._stopped = False
+
+    def cancel(self) -> None:
+        """Stops the work; nothing more is told. The execution ends when the engine says so."""
+        self._stopped = True
+        if self._handle is not None:
+            self._handle.cancel()
+
+    async def run(self) -> None:
+        """Ends after the final answer is in Redis, or at once when somebody else's is."""
+        try:
+            answer = await self._answer()
+        except EngineDied:
+            raise
+        except ProblemError as problem:
+            answer = Failure(problem=problem.slug, detail=problem.detail, field=problem.field)
+        except Exception as error:
+            log.exception("request failed", request=self.delivery.id)
+            answer = Failure(problem="internal", detail=f"The worker failed: {type(error).__name__}.")
+        if answer is not None:
+            await self._patiently(lambda: self._tools.queue.finish(self.delivery, answer))
+
+    async def _answer(self) -> Terminal | None:
+        """None: the delivery is not ours any more, or was cancelled."""
+        began = time.monotonic()
+        data = await self._patiently(lambda: self._tools.queue.image(self.delivery))
+        if data is None:
+            return Failure(problem="unavailable", detail="The queue lost the image; send the request again.")
+        loop = asyncio.get_running_loop()
+        decoded = await loop.run_in_executor(self._tools.pool, self._tools.decode, data)
+        intake_ms = (time.monotonic() - began) * 1000
+        if self._stopped:
+            return None
+
+        transcript = Transcript(self.delivery)
+        arrived = self._submit(decoded.image, loop)
+        seq = 0
+        while True:
+            batch, last = await _next_batch(arrived)
+            told = [_message(event, transcript) for event in batch]
+            if told and not self._stopped:
+                if await self._patiently(lambda: self._tools.queue.emit(self.delivery, seq, told)):  # noqa: B023
+                    seq += len(told)
+                else:
+                    self.cancel()
+            if isinstance(last, Finished) and not self._stopped:
+                model = self._tools.engine.model_info.name
+                size = decoded.width, decoded.height
+                return transcript.completed(model, *size, decoded.notes, intake_ms, last.metrics)
+            if isinstance(last, Failed) and last.error.kind == "closed":
+                raise EngineDied(str(last.error))
+            if isinstance(last, Failed) and not self._stopped:
+                return failure(last.error)
+            if last is not None:
+                return None
+
+    def _submit(self, image: Any, loop: asyncio.AbstractEventLoop) -> asyncio.Queue[EngineEvent]:
+        params = self.delivery.params
+        request = Request(
+            task=cast(Task, self.delivery.task),
+            image=image,
+            phrases=tuple(params.phrases),
+            max_objects=params.max_objects,
+            region=params.region,
+            min_score=params.min_score,
+            dedupe=params.dedupe,
+            deadline=self.delivery.deadline,
+        )
+        arrived: asyncio.Queue[EngineEvent] = asyncio.Queue()
+        self._handle = self._tools.engine.submit(request, lambda event: _post(loop, arrived, event))
+        return arrived
+
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T | None:
+        """Repeats `call` while Redis is away. None when it stayed away until beyond the deadline."""
+        pause = 0.05
+        while True:
+            try:
+                return await call()
+            except REDIS_ERRORS as error:
+                if time.monotonic() > self.delivery.deadline + PATIENCE_S:
+                    log.error("gave up a request", request=self.delivery.id, error=str(error))
+                    return None
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 1.0)
+
+
+def _post(loop: asyncio.AbstractEventLoop, arrived: asyncio.Queue[EngineEvent], event: EngineEvent) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: the worker is on its way out
+        loop.call_soon_threadsafe(arrived.put_nowait, event)
+
+
+async def _next_batch(
+    arrived: asyncio.Queue[EngineEvent],
+) -> tuple[list[Found | PhraseEnded], Finished | Failed | None]:
+    """Waits for an event and takes all that are there, the last one apart."""
+    batch: list[Found | PhraseEnded] = []
+    event = await arrived.get()
+    while True:
+        if isinstance(event, Finished | Failed):
+            return batch, event
+        batch.append(event)
+        if arrived.empty():
+            return batch, None
+        event = arrived.get_nowait()
+
+
+def _message(event: Found | PhraseEnded, transcript: Transcript) -> Event:
+    return transcript.found(event) if isinstance(event, Found) else transcript.phrase_ended(event)

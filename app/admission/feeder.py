@@ -1,0 +1,215 @@
+"""Takes requests from Redis as the engine has room, and answers them.
+
+Three loops share one asyncio loop: `_feed` takes requests, `_beat` keeps them ours, `_listen` hears of
+cancellations and new work. The engine has a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from typing import Any
+
+import structlog
+
+from app.admission.connections import BLOCK_S, REDIS_ERRORS, consumer, producer
+from app.admission.execution import EngineLike, Execution, Tools
+from app.admission.messages import WorkerInfo
+from app.admission.registry import BEAT_S
+from app.admission.worker_queue import Delivery, WorkerQueue
+from app.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+POLL_S = 0.5
+"""A missed wake-up costs at most this."""
+DECODE_THREADS = min(4, os.cpu_count() or 1)
+
+
+class Feeder:
+    """Owns the requests in flight.
+
+    Args:
+        settings: `redis_url` is set.
+        engine: already loaded; the worker does not close it.
+        decode: original bytes -> image, width, height and notes; raises ProblemError.
+    """
+
+    def __init__(self, settings: Settings, engine: EngineLike, decode: Callable[[bytes], Any]) -> None:
+        assert settings.redis_url is not None
+        self.id = settings.worker_id or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._settings = settings
+        self._info = engine.model_info
+        self._capacity = settings.max_batch + max(2, settings.max_batch // 4)
+        """Phrases: those in the batch and a few that are being decoded for it."""
+        self._redis = producer(settings.redis_url)
+        self._listening = consumer(settings.redis_url)
+        self._queue = WorkerQueue(self._redis, settings.namespace, self.id, self._info.name)
+        self._pool = ThreadPoolExecutor(DECODE_THREADS, thread_name_prefix="intake")
+        self._tools = Tools(self._queue, engine, decode, self._pool)
+        self._running: dict[tuple[str, int], tuple[Execution, asyncio.Task[None]]] = {}
+        self._alone = False
+        """The one request in flight was lost by another worker; nothing may run beside it."""
+        self._lost = False
+        """A dead worker left requests: nothing new is taken until they ran, each alone."""
+        self._stirred = asyncio.Event()
+        self._broken: BaseException | None = None
+        """Why this worker cannot go on; what it holds is left to others."""
+
+    @property
+    def load(self) -> int:
+        """Phrases in flight."""
+        return sum(execution.delivery.rows for execution, _ in self._running.values())
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Works until `stop`, then finishes what is in flight, at most `drain_s`, and gives back the rest.
+
+        Raises EngineDied.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._beat_once()
+                loops = [group.create_task(self._beat()), group.create_task(self._listen())]
+                stirrer = group.create_task(self._stir_on(stop))
+                await self._feed(stop)
+                await self._drain()
+                for task in (*loops, stirrer):
+                    task.cancel()
+            if self._broken is not None:
+                raise self._broken
+            await self._leave()
+        finally:
+            for _, task in self._running.values():
+                task.cancel()
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            await self._listening.aclose()
+            await self._redis.aclose()
+
+    async def _feed(self, stop: asyncio.Event) -> None:
+        pause = 0.05
+        while not stop.is_set() and self._broken is None:
+            self._stirred.clear()
+            try:
+                progress = await self._take()
+                pause = 0.05
+            except REDIS_ERRORS:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 1.0)
+                continue
+            if not progress:
+                await _wait(self._stirred, POLL_S)
+
+    async def _take(self) -> bool:
+        """Starts what may be started. False: nothing can be done until something changes."""
+        if self._lost:
+            return await self._take_lost()
+        rows = self._capacity - self.load
+        if self._alone or rows <= 0:
+            return False
+        deliveries = await self._queue.take(rows)
+        for delivery in deliveries:
+            self._start(delivery)
+        return bool(deliveries)
+
+    async def _take_lost(self) -> bool:
+        if self._running:
+            return False
+        delivery = await self._queue.reclaim()
+        if delivery is None:
+            self._lost = False
+            return True
+        log.info("redelivered", request=delivery.id, attempt=delivery.attempt)
+        self._alone = True
+        self._start(delivery)
+        return False
+
+    def _start(self, delivery: Delivery) -> None:
+        execution = Execution(delivery, self._tools)
+        task = asyncio.create_task(execution.run(), name=f"request-{delivery.id}")
+        self._running[delivery.key] = execution, task
+        task.add_done_callback(lambda task: self._ended(delivery, task))
+
+    def _ended(self, delivery: Delivery, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._broken = task.exception()
+        self._running.pop(delivery.key, None)
+        self._alone = self._alone and bool(self._running)
+        self._stirred.set()
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            await self._beat_once()
+
+    async def _beat_once(self) -> None:
+        executions = {execution.delivery.id: execution for execution, _ in self._running.values()}
+        try:
+            self._lost, gone = await self._queue.beat(self._describe(), list(self._running))
+        except REDIS_ERRORS as error:
+            log.warning("no heartbeat", error=str(error))
+            return
+        for name in gone:
+            executions[name].cancel()
+        if self._lost:
+            self._stirred.set()
+
+    def _describe(self) -> WorkerInfo:
+        return WorkerInfo(
+            id=self.id,
+            version=version("pointbox-server"),
+            name=self._info.name,
+            family=self._info.family,
+            revision=self._info.revision,
+            tasks=list(self._info.tasks),
+            capacity=self._capacity,
+            load=self.load,
+        )
+
+    async def _listen(self) -> None:
+        inbox, wake = self._queue.inbox, self._queue.wake
+        last: dict[Any, Any] = {inbox: "0-0", wake: "0-0"}
+        while True:
+            try:
+                answer: Any = await self._listening.xread(last, block=round(BLOCK_S * 1000))
+            except REDIS_ERRORS:
+                await asyncio.sleep(POLL_S)
+                continue
+            for stream, entries in answer or []:
+                last[stream.decode()] = entries[-1][0].decode()
+                if stream.decode() == inbox:
+                    for _, fields in entries:
+                        self._cancel(fields[b"id"].decode(), int(fields[b"attempt"]))
+            self._stirred.set()
+
+    def _cancel(self, name: str, attempt: int) -> None:
+        running = self._running.get((name, attempt))
+        if running is not None:
+            running[0].cancel()
+
+    async def _stir_on(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._stirred.set()
+
+    async def _drain(self) -> None:
+        tasks = [task for _, task in self._running.values()]
+        if tasks and self._broken is None:
+            log.info("draining", requests=len(tasks))
+            await asyncio.wait(tasks, timeout=self._settings.drain_s)
+
+    async def _leave(self) -> None:
+        try:
+            await self._queue.leave(list(self._running))
+        except REDIS_ERRORS as error:
+            log.warning("left without goodbye", error=str(error))
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):  # wait_for of Python 3.11 can swallow a cancellation
+            await event.wait()

@@ -1,0 +1,204 @@
+-- Stands before every script. KEYS[1] is the prefix `pb1:{namespace}:`; the braces put every key of a
+-- namespace into one cluster slot, so the names below may be built here.
+--
+--   q:MODEL:PRIORITY:TENANT    stream, the lane: v id tenant model task params image deadline_ms traceparent
+--   ring:MODEL:PRIORITY        list of the tenants that have a lane; turn:... their deficits
+--   req:ID                     hash, exists while the request has no final answer
+--   result:ID                  the final answer, with a TTL
+--   image:TENANT:SHA256        the bytes, with a TTL beyond every deadline that needs them
+--   refs                       hash: TENANT:SHA256 -> how many open requests need those bytes
+--   deadlines                  sorted set of the ids above
+--   open                       hash: depth and bytes, of all tenants and of each
+--   reply:API                  stream, events for one API process: id attempt seq event
+--   inbox:WORKER  wake:MODEL   streams: what to cancel; that something was admitted
+--   worker:ID  workers  models registry; usage:TENANT counts of final answers; rate
+
+local P = KEYS[1]
+local GROUP = 'workers'
+local PRIORITIES = {'interactive', 'batch'}
+local REPLY_LENGTH = 20000 -- a reader that falls further behind reads the final answers from result:ID
+local REPLY_TTL_MS = 120000
+local RATE_MS = 30000 -- time constant of the measured rate
+local IDLE_MS = 10000 -- a longer pause between answers says nothing about how fast they come
+local MODEL_SEEN_MS = 60000 -- a model stays known this long after its last worker's heartbeat
+local DEADLINE_GRACE_MS = 2000 -- the engine ends a running request itself, keeping what it found
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+local function int(number)
+  return string.format('%.0f', number)
+end
+
+local function lane_key(model, priority, tenant)
+  return P .. 'q:' .. model .. ':' .. priority .. ':' .. tenant
+end
+
+local function ring_key(model, priority)
+  return P .. 'ring:' .. model .. ':' .. priority
+end
+
+local function turn_key(model, priority)
+  return P .. 'turn:' .. model .. ':' .. priority
+end
+
+local function fields_of(entry)
+  local fields = {}
+  for i = 1, #entry[2], 2 do
+    fields[entry[2][i]] = entry[2][i + 1]
+  end
+  return fields
+end
+
+local function request(id)
+  local names = {'model', 'priority', 'tenant', 'lane', 'entry', 'image', 'cost', 'reply', 'state',
+                 'attempt', 'worker', 'size', 'result_ttl'}
+  local values = redis.call('HMGET', P .. 'req:' .. id, unpack(names))
+  if not values[1] then
+    return nil
+  end
+  local req = {}
+  for i, name in ipairs(names) do
+    req[name] = values[i]
+  end
+  return req
+end
+
+local function held_by(id, worker, attempt)
+  local req = request(id)
+  if req and req.state == 'taken' and req.worker == worker and req.attempt == attempt then
+    return req
+  end
+  return nil
+end
+
+local function add_open(tenant, depth, bytes)
+  redis.call('HINCRBY', P .. 'open', 'depth', depth)
+  redis.call('HINCRBY', P .. 'open', 'bytes', bytes)
+  local left = redis.call('HINCRBY', P .. 'open', 'depth:' .. tenant, depth)
+  redis.call('HINCRBY', P .. 'open', 'bytes:' .. tenant, bytes)
+  if left <= 0 then
+    redis.call('HDEL', P .. 'open', 'depth:' .. tenant, 'bytes:' .. tenant)
+  end
+end
+
+-- Returns the bytes that no request needs any more.
+local function release_image(req)
+  local name = req.tenant .. ':' .. req.image
+  if redis.call('HINCRBY', P .. 'refs', name, -1) > 0 then
+    return 0
+  end
+  redis.call('HDEL', P .. 'refs', name)
+  redis.call('DEL', P .. 'image:' .. name)
+  return tonumber(req.size)
+end
+
+local function leave_lane(req)
+  redis.call('XACK', req.lane, GROUP, req.entry)
+  redis.call('XDEL', req.lane, req.entry)
+  if redis.call('XLEN', req.lane) == 0 then
+    redis.call('DEL', req.lane)
+    redis.call('LREM', ring_key(req.model, req.priority), 1, req.tenant)
+    redis.call('HDEL', turn_key(req.model, req.priority), req.tenant)
+    if redis.call('EXISTS', ring_key(req.model, req.priority)) == 0 then
+      redis.call('DEL', turn_key(req.model, req.priority))
+    end
+  end
+end
+
+-- An exponentially weighted count of answers; divided by the weight of the time it covers.
+local function measure(now, answers)
+  local rate = redis.call('HMGET', P .. 'rate', 'count', 'at', 'since')
+  local count, at, since = tonumber(rate[1] or 0), tonumber(rate[2] or now), tonumber(rate[3] or now)
+  count = count * math.exp(-math.min(now - at, IDLE_MS) / RATE_MS) + answers
+  if answers > 0 then
+    redis.call('HSET', P .. 'rate', 'count', string.format('%.6f', count), 'at', int(now), 'since', int(since))
+    redis.call('PEXPIRE', P .. 'rate', RATE_MS * 10)
+  end
+  local weight = 1 - math.exp(-math.max(now - since, 1000) / RATE_MS)
+  return count / (RATE_MS * weight) * 1000
+end
+
+-- The only way a request ends: whoever comes first removes req:ID, so there is one final answer.
+local function conclude(id, req, answer, outcome)
+  redis.call('DEL', P .. 'req:' .. id)
+  redis.call('SET', P .. 'result:' .. id, answer, 'PX', req.result_ttl)
+  redis.call('XADD', req.reply, 'MAXLEN', '~', REPLY_LENGTH, '*',
+             'id', id, 'attempt', req.attempt, 'seq', '', 'event', answer)
+  redis.call('PEXPIRE', req.reply, REPLY_TTL_MS)
+  redis.call('ZREM', P .. 'deadlines', id)
+  leave_lane(req)
+  add_open(req.tenant, -1, -release_image(req))
+  redis.call('HINCRBY', P .. 'usage:' .. req.tenant, outcome, 1)
+end
+
+local function conclude_and_stop(id, req, answer, outcome)
+  conclude(id, req, answer, outcome)
+  if req.state == 'taken' then
+    local inbox = P .. 'inbox:' .. req.worker
+    redis.call('XADD', inbox, 'MAXLEN', '~', REPLY_LENGTH, '*', 'id', id, 'attempt', req.attempt)
+    redis.call('PEXPIRE', inbox, REPLY_TTL_MS)
+  end
+end
+
+local function failure(problem, detail)
+  return cmsgpack.pack({type = 'error', problem = problem, detail = detail})
+end
+
+local function expire(id, req)
+  conclude_and_stop(id, req, failure('deadline-exceeded', 'The request was not answered in time.'), 'expired')
+end
+
+local function sweep(now)
+  local late = redis.call('ZRANGE', P .. 'deadlines', '-inf', int(now), 'BYSCORE', 'LIMIT', 0, 200, 'WITHSCORES')
+  for i = 1, #late, 2 do
+    local req = request(late[i])
+    if not req then
+      redis.call('ZREM', P .. 'deadlines', late[i])
+    elseif req.state ~= 'taken' or tonumber(late[i + 1]) + DEADLINE_GRACE_MS <= now then
+      expire(late[i], req)
+    end
+  end
+end
+
+-- Marks the request as this worker's and returns what the worker needs.
+local function hand_over(now, worker, entry, fields)
+  local key = P .. 'req:' .. fields.id
+  local attempt = redis.call('HINCRBY', key, 'attempt', 1)
+  redis.call('HSET', key, 'state', 'taken', 'worker', worker)
+  return {fields.id, attempt, tonumber((string.match(entry[1], '^(%d+)'))), tonumber(fields.deadline_ms),
+          fields.tenant, fields.task, fields.params, fields.image, fields.traceparent}
+end
+
+-- The first request of a lane whose worker has been silent for `lease` ms: entry, fields, deliveries so far.
+-- XPENDING, since XAUTOCLAIM tells no delivery counts and takes entries of other versions.
+local function first_lost(lane, lease, v)
+  local after = '-'
+  while true do
+    local pending = redis.call('XPENDING', lane, GROUP, 'IDLE', lease, after, '+', 1)[1]
+    if not pending then
+      return nil
+    end
+    local entry = redis.call('XRANGE', lane, pending[1], pending[1])[1]
+    local fields = entry and fields_of(entry)
+    if not fields or redis.call('EXISTS', P .. 'req:' .. fields.id) == 0 then -- a Redis that evicts
+      redis.call('XACK', lane, GROUP, pending[1])
+      redis.call('XDEL', lane, pending[1])
+    elseif fields.v == v then
+      return entry, fields, pending[4]
+    end
+    after = '(' .. pending[1]
+  end
+end
+
+local function lanes(model)
+  local all = {}
+  for _, priority in ipairs(PRIORITIES) do
+    for _, tenant in ipairs(redis.call('LRANGE', ring_key(model, priority), 0, -1)) do
+      table.insert(all, lane_key(model, priority, tenant))
+    end
+  end
+  return all
+end

@@ -1,0 +1,10 @@
+-- ARGV: worker id attempt answer outcome
+-- Returns 1, or 0 when this attempt is not the current one any more.
+local worker, id, attempt, answer, outcome = unpack(ARGV)
+local req = held_by(id, worker, attempt)
+if not req then
+  return 0
+end
+conclude(id, req, answer, outcome)
+measure(now_ms(), 1)
+return 1

@@ -1,0 +1,88 @@
+-- ARGV: worker model rows v
+-- Deficit round-robin over the tenants, interactive before batch. A tenant's turn adds QUANTUM phrases to
+-- its deficit; a turn cut short for want of rows goes on at the next call.
+-- Returns {now, request...}; together they cost at most `rows` phrases, except that one request may pass it.
+local worker, model, rows, v = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local QUANTUM = 4
+local now = now_ms()
+local taken = {}
+sweep(now)
+
+local function last_delivered(lane)
+  for _, group in ipairs(redis.call('XINFO', 'GROUPS', lane)) do
+    local named = {}
+    for i = 1, #group, 2 do
+      named[group[i]] = group[i + 1]
+    end
+    if named['name'] == GROUP then
+      return named['last-delivered-id']
+    end
+  end
+end
+
+-- Looking before reading: an entry of another version must stay unclaimed.
+local function peek(lane)
+  local entry = redis.call('XRANGE', lane, '(' .. last_delivered(lane), '+', 'COUNT', 1)[1]
+  local fields = entry and fields_of(entry)
+  if not fields or fields.v ~= v then
+    return nil
+  end
+  local cost = redis.call('HGET', P .. 'req:' .. fields.id, 'cost')
+  if not cost then -- evicted by a Redis that may evict
+    redis.call('XDEL', lane, entry[1])
+    return peek(lane)
+  end
+  return fields, tonumber(cost)
+end
+
+-- Returns whether the tenant's turn is over.
+local function serve(lane, turn, tenant)
+  local deficit = tonumber(redis.call('HGET', turn, tenant) or 0)
+  while true do
+    local fields, cost = peek(lane)
+    if not fields then
+      redis.call('HSET', turn, tenant, 0)
+      return true
+    end
+    if cost > deficit then
+      redis.call('HSET', turn, tenant, deficit)
+      return true
+    end
+    if rows <= 0 then
+      redis.call('HSET', turn, tenant, deficit)
+      return false
+    end
+    local entry = redis.call('XREADGROUP', 'GROUP', GROUP, worker, 'COUNT', 1, 'STREAMS', lane, '>')[1][2][1]
+    table.insert(taken, hand_over(now, worker, entry, fields))
+    deficit = deficit - cost
+    rows = rows - cost
+  end
+end
+
+local function waiting(ring, priority)
+  for _, tenant in ipairs(redis.call('LRANGE', ring, 0, -1)) do
+    if peek(lane_key(model, priority, tenant)) then
+      return true
+    end
+  end
+  return false
+end
+
+for _, priority in ipairs(PRIORITIES) do
+  local ring, turn = ring_key(model, priority), turn_key(model, priority)
+  while rows > 0 and waiting(ring, priority) do
+    for _ = 1, redis.call('LLEN', ring) do
+      local tenant = redis.call('LINDEX', ring, 0)
+      if redis.call('HGET', turn, '') ~= tenant then
+        redis.call('HINCRBY', turn, tenant, QUANTUM)
+        redis.call('HSET', turn, '', tenant)
+      end
+      if not serve(lane_key(model, priority, tenant), turn, tenant) then
+        break
+      end
+      redis.call('HDEL', turn, '')
+      redis.call('LMOVE', ring, ring, 'LEFT', 'RIGHT')
+    end
+  end
+end
+return {now, unpack(taken)}

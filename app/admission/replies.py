@@ -1,0 +1,73 @@
+"""One task that reads the reply stream of this API process and feeds the tickets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import structlog
+from msgspec import DecodeError
+from redis.asyncio import Redis
+
+from app.admission.connections import BLOCK_S, REDIS_ERRORS
+from app.admission.messages import decode_event, decode_terminal
+from app.admission.tickets import Ticket
+
+BATCH = 500
+BACKOFF_S = (0.05, 0.1, 0.25, 0.5, 1.0)
+
+log = structlog.get_logger(__name__)
+
+
+class ReplyReader:
+    """Reads `stream` from its start, hands every entry to its ticket, and trims what it has read.
+
+    Args:
+        reading: a client of its own, since it blocks.
+        redis: for trimming.
+        tickets: by request id; a ticket is removed with its final answer.
+    """
+
+    def __init__(self, reading: Redis, redis: Redis, stream: str, tickets: dict[str, Ticket]) -> None:
+        self._reading = reading
+        self._redis = redis
+        self._stream = stream
+        self._tickets = tickets
+        self._last = "0-0"
+
+    async def run(self) -> None:
+        """Reads until cancelled, through any absence of Redis."""
+        failures = 0
+        while True:
+            try:
+                await self._read_once()
+                failures = 0
+            except REDIS_ERRORS as error:
+                if failures == 0:
+                    log.warning("reply stream interrupted", error=str(error))
+                await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+                failures += 1
+
+    async def _read_once(self) -> None:
+        block_ms = round(BLOCK_S * 1000)
+        answer: Any = await self._reading.xread({self._stream: self._last}, count=BATCH, block=block_ms)
+        for _, entries in answer or []:
+            for entry_id, fields in entries:
+                self._last = entry_id.decode()
+                self._hand_out(fields)
+            milliseconds, number = self._last.split("-")
+            unread = f"{milliseconds}-{int(number) + 1}"
+            await self._redis.xtrim(self._stream, minid=unread, approximate=False)
+
+    def _hand_out(self, fields: dict[bytes, bytes]) -> None:
+        ticket = self._tickets.get(fields[b"id"].decode())
+        if ticket is None:
+            return
+        try:
+            if fields[b"seq"]:
+                ticket.feed(int(fields[b"attempt"]), int(fields[b"seq"]), decode_event(fields[b"event"]))
+            else:
+                del self._tickets[ticket.id]
+                ticket.conclude(decode_terminal(fields[b"event"]))
+        except DecodeError as error:  # an event of a newer worker
+            log.warning("unknown event", error=str(error))

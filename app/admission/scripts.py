@@ -1,0 +1,49 @@
+"""The Lua scripts, loaded from the files beside this one."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.commands.core import AsyncScript
+
+_FOLDER = files("app.admission").joinpath("lua")
+_NAMES = (
+    "admit",
+    "beat",
+    "cancel",
+    "emit",
+    "finish",
+    "gone",
+    "leave",
+    "reclaim",
+    "take",
+    "watch",
+)
+
+Argument = str | bytes | int | float
+
+
+class Scripts:
+    """Every script bound to one client and one namespace. A restarted Redis gets them again by itself."""
+
+    def __init__(self, redis: Redis, namespace: str) -> None:
+        self.prefix = prefix(namespace)
+        common = _read("common")
+        self._scripts: dict[str, AsyncScript] = {
+            name: redis.register_script(common + _read(name)) for name in _NAMES
+        }
+
+    async def run(self, name: str, *arguments: Argument) -> Any:
+        """What the script returns, strings as bytes. Raises RedisError or OSError when Redis is away."""
+        return await self._scripts[name](keys=[self.prefix], args=list(arguments))
+
+
+def prefix(namespace: str) -> str:
+    """What every key of the namespace starts with."""
+    return f"pb1:{{{namespace}}}:"
+
+
+def _read(name: str) -> str:
+    return _FOLDER.joinpath(f"{name}.lua").read_text(encoding="utf-8")

@@ -1,0 +1,109 @@
+"""A request as its caller sees it: each object once, then one final answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from app.admission.messages import Completed, Event, ObjectEvent, PhraseEvent, Terminal
+
+Cancel = Callable[["Ticket"], Awaitable[None]]
+
+
+class Ticket:
+    """An admitted request. Several readers may follow it; each sees every event from the start.
+
+    Events come numbered by (attempt, seq). When a worker dies, another attempt tells the same objects again
+    from the first: the decoder is greedy, so the n-th object of a phrase is the same, and the ones already
+    delivered are left out.
+    """
+
+    def __init__(self, request_id: str, timeout_s: float, cancel: Cancel) -> None:
+        self.id = request_id
+        self.deadline = time.monotonic() + timeout_s
+        self.admitted = False
+        self._cancel = cancel
+        self._events: list[Event] = []
+        self._terminal: Terminal | None = None
+        self._changed = asyncio.Event()
+        self._attempt = 0
+        self._next_seq = 0
+        self._told = Counter[int]()
+        """Objects of the current attempt, per phrase."""
+        self._delivered = Counter[int]()
+        self._ended: set[int] = set()
+
+    @property
+    def terminal(self) -> Terminal | None:
+        """The final answer, once there is one."""
+        return self._terminal
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Objects as they are found; ends after Completed or Failure."""
+        position = 0
+        while True:
+            changed = self._changed
+            while position < len(self._events):
+                event = self._events[position]
+                position += 1
+                yield event
+            if self._terminal is not None and position == len(self._events):
+                return
+            await changed.wait()
+
+    async def result(self) -> Terminal:
+        """Waits for the final answer; finite, since every request has a deadline."""
+        while self._terminal is None:
+            await self._changed.wait()
+        return self._terminal
+
+    async def cancel(self) -> None:
+        """Stops the work, unless the final answer came first. Never raises; a second call does nothing."""
+        if self._terminal is None:
+            await self._cancel(self)
+
+    def feed(self, attempt: int, seq: int, event: Event) -> None:
+        """An event from the reply stream, in any order of attempts."""
+        if self._terminal is not None or attempt < self._attempt:
+            return
+        if attempt > self._attempt:
+            self._attempt, self._next_seq = attempt, 0
+            self._told.clear()
+        if seq < self._next_seq:
+            return
+        self._next_seq = seq + 1
+        if isinstance(event, ObjectEvent):
+            self._told[event.phrase_index] += 1
+            if self._told[event.phrase_index] > self._delivered[event.phrase_index]:
+                self._deliver(event)
+        elif isinstance(event, PhraseEvent) and event.phrase_index not in self._ended:
+            self._ended.add(event.phrase_index)
+            self._deliver(event)
+
+    def conclude(self, terminal: Terminal) -> None:
+        """The final answer. Objects whose events were lost on the way are delivered before it."""
+        if self._terminal is not None:
+            return
+        if isinstance(terminal, Completed):
+            self._deliver_missing(terminal)
+        self._terminal = terminal
+        self._append(terminal)
+
+    def _deliver_missing(self, completed: Completed) -> None:
+        told = Counter[int]()
+        for item in completed.objects:
+            told[item.phrase_index] += 1
+            if told[item.phrase_index] > self._delivered[item.phrase_index]:
+                self._deliver(item)
+
+    def _deliver(self, event: Event) -> None:
+        if isinstance(event, ObjectEvent):
+            self._delivered[event.phrase_index] += 1
+        self._append(event)
+
+    def _append(self, event: Event) -> None:
+        self._events.append(event)
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()

@@ -1,0 +1,62 @@
+"""The worker process: the engine with its thread, and the feeder that serves it from Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from app.admission.execution import EngineDied, EngineLike
+from app.admission.feeder import Feeder
+from app.child import USAGE_ERROR
+from app.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+
+def run_worker(settings: Settings) -> int:
+    """Serves requests until SIGTERM or SIGINT. Returns the exit status: 0 after an orderly end."""
+    if settings.redis_url is None:
+        print("A worker needs POINTBOX_REDIS_URL.", file=sys.stderr)
+        return USAGE_ERROR
+    from app.intake.decode import decode
+    from engine.engine import Engine
+    from engine.errors import ModelNotFound
+
+    def load() -> EngineLike:
+        return Engine.load(
+            settings.model, device=settings.device, mode=settings.mode, max_batch=settings.max_batch
+        )
+
+    try:
+        asyncio.run(work(settings, load, decode))
+    except ModelNotFound as error:
+        print(error, file=sys.stderr)
+        return USAGE_ERROR
+    except EngineDied as error:
+        log.error("the engine ended", error=str(error))
+        return 1
+    return 0
+
+
+async def work(settings: Settings, load: Callable[[], EngineLike], decode: Callable[[bytes], Any]) -> None:
+    """Loads the engine and feeds it until a signal comes. Raises what `load` raises."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    engine = await asyncio.to_thread(load)
+    try:
+        feeder = Feeder(settings, engine, decode)
+        log.info("worker is ready", worker=feeder.id, model=engine.model_info.name)
+        await feeder.run(stop)
+        log.info("worker ended", worker=feeder.id)
+    finally:
+        await asyncio.to_thread(engine.close)
+
+
+if __name__ == "__main__":
+    sys.exit(run_worker(Settings.load()))

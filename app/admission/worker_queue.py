@@ -1,0 +1,134 @@
+"""The worker's side of the queue, one method per script."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis.asyncio import Redis
+
+from app.admission.messages import (
+    ENTRY_VERSION,
+    Completed,
+    Event,
+    Failure,
+    SpatialParams,
+    Terminal,
+    WorkerInfo,
+    decode_params,
+    encode,
+)
+from app.admission.registry import LEASE_S
+from app.admission.scripts import Scripts
+
+LEASE_MS = round(LEASE_S * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A request in the hands of this worker. `attempt` tells it from earlier and later deliveries."""
+
+    id: str
+    attempt: int
+    tenant: str
+    task: str
+    params: SpatialParams
+    image: str
+    """SHA-256 of the original bytes."""
+    traceparent: str
+    queue_ms: float
+    deadline: float
+    """time.monotonic() seconds."""
+
+    @property
+    def rows(self) -> int:
+        """What it takes of the engine: one row per phrase."""
+        return len(self.params.phrases)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Names this delivery and no other."""
+        return self.id, self.attempt
+
+
+class WorkerQueue:
+    """Every method raises RedisError or OSError when Redis is away; every one may be repeated."""
+
+    def __init__(self, redis: Redis, namespace: str, worker: str, model: str) -> None:
+        self._redis = redis
+        self._scripts = Scripts(redis, namespace)
+        self._worker = worker
+        self._model = model
+        self.inbox = f"{self._scripts.prefix}inbox:{worker}"
+        self.wake = f"{self._scripts.prefix}wake:{model}"
+
+    async def take(self, rows: int) -> list[Delivery]:
+        """Requests that cost about `rows` phrases: the last one may go beyond."""
+        return _deliveries(await self._scripts.run("take", self._worker, self._model, rows, ENTRY_VERSION))
+
+    async def reclaim(self) -> Delivery | None:
+        """One request of a dead worker; it must run alone here."""
+        answer = await self._scripts.run("reclaim", self._worker, self._model, LEASE_MS, ENTRY_VERSION)
+        claimed = _deliveries(answer)
+        return claimed[0] if claimed else None
+
+    async def beat(self, info: WorkerInfo, held: Iterable[tuple[str, int]]) -> tuple[bool, set[str]]:
+        """Returns whether a dead worker left a request, and which of `held` are not ours any more."""
+        answer = await self._scripts.run(
+            "beat", self._worker, encode(info), LEASE_MS, self._model, LEASE_MS, ENTRY_VERSION, *_flat(held)
+        )
+        return bool(answer[0]), {name.decode() for name in answer[1:]}
+
+    async def image(self, delivery: Delivery) -> bytes | None:
+        """The original bytes; None when Redis does not have them any more."""
+        data: Any = await self._redis.get(f"{self._scripts.prefix}image:{delivery.tenant}:{delivery.image}")
+        return data if data is None else bytes(data)
+
+    async def emit(self, delivery: Delivery, seq: int, events: Sequence[Event]) -> bool:
+        """False when this delivery is not the current one: cancelled, late, or taken over."""
+        payloads = [encode(event) for event in events]
+        return bool(await self._scripts.run("emit", self._worker, *delivery.key, seq, *payloads))
+
+    async def finish(self, delivery: Delivery, answer: Terminal) -> bool:
+        """False when another final answer came first."""
+        outcome = _outcome(answer)
+        return bool(await self._scripts.run("finish", self._worker, *delivery.key, encode(answer), outcome))
+
+    async def leave(self, held: Iterable[tuple[str, int]]) -> None:
+        """Says goodbye and gives back what is not finished."""
+        await self._scripts.run("leave", self._worker, *_flat(held))
+
+
+async def report_gone(redis: Redis, namespace: str, worker: str) -> None:
+    """For a supervisor that saw `worker` die: its requests are redelivered without waiting for the lease."""
+    await Scripts(redis, namespace).run("gone", worker)
+
+
+def _outcome(answer: Completed | Failure) -> str:
+    return "completed" if isinstance(answer, Completed) else "failed"
+
+
+def _flat(held: Iterable[tuple[str, int]]) -> list[str | int]:
+    return [part for pair in held for part in pair]
+
+
+def _deliveries(answer: list[Any]) -> list[Delivery]:
+    now_ms, now = answer[0], time.monotonic()
+    return [_delivery(parts, now_ms, now) for parts in answer[1:]]
+
+
+def _delivery(parts: list[Any], now_ms: int, now: float) -> Delivery:
+    name, attempt, admitted_ms, deadline_ms, tenant, task, params, image, traceparent = parts
+    return Delivery(
+        id=name.decode(),
+        attempt=attempt,
+        tenant=tenant.decode(),
+        task=task.decode(),
+        params=decode_params(params),
+        image=image.decode(),
+        traceparent=traceparent.decode(),
+        queue_ms=float(max(now_ms - admitted_ms, 0)),
+        deadline=now + (deadline_ms - now_ms) / 1000,
+    )

@@ -1,0 +1,170 @@
+"""One child process, restarted when it dies, and gone when its parent is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+DEATHS = 5
+DEATHS_WITHIN_S = 60.0
+PROBE_S = 0.1
+USAGE_ERROR = 2
+"""A child that exits so has said why on stderr; starting it again would not help."""
+
+log = structlog.get_logger(__name__)
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1
+
+
+class GaveUp(Exception):
+    """A child cannot be kept alive. `status` is what the service should exit with."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to start a process."""
+
+    command: list[str]
+    environ: dict[str, str]
+    stdin: bytes = b""
+    quiet: bool = False
+    """Its output goes nowhere."""
+    name: str = ""
+    """Told to `on_death`."""
+
+
+class Child:
+    """Owns one process at a time.
+
+    Args:
+        title: for messages.
+        recipe: called for each start.
+        probe: whether the process does its work; may raise OSError for "no".
+        on_death: told the name of the recipe whose process ended.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        recipe: Callable[[], Recipe],
+        probe: Callable[[Recipe], Awaitable[bool]],
+        on_death: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        self.title = title
+        self.ready = asyncio.Event()
+        """Set while the present process does its work."""
+        self._recipe = recipe
+        self._probe = probe
+        self._on_death = on_death
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = False
+        self._early_deaths: deque[float] = deque(maxlen=DEATHS)
+
+    async def keep(self) -> None:
+        """Starts it again whenever it ends, until `stop`. Raises GaveUp."""
+        while not self._stopping:
+            recipe = self._recipe()
+            status, was_ready = await self._live(recipe)
+            if self._stopping:
+                return
+            log.warning("child ended", child=self.title, status=status)
+            if self._on_death is not None:
+                await self._on_death(recipe.name)
+            await asyncio.sleep(self._pause(status, was_ready))
+
+    async def stop(self, patience_s: float) -> None:
+        """SIGTERM, and SIGKILL when that has no effect for `patience_s`."""
+        self._stopping = True
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(patience_s):
+                await process.wait()
+        except TimeoutError:
+            log.warning("child had to be killed", child=self.title)
+            self.kill()
+            await process.wait()
+
+    def kill(self) -> None:
+        """At once, for good."""
+        self._stopping = True
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    async def _live(self, recipe: Recipe) -> tuple[int, bool]:
+        process = await _spawn(recipe)
+        self._process = process
+        if self._stopping:
+            process.kill()
+        probing = asyncio.create_task(self._probe_until_ready(recipe))
+        try:
+            status = await process.wait()
+        finally:
+            probing.cancel()
+            was_ready = self.ready.is_set()
+            self.ready.clear()
+        return status, was_ready
+
+    async def _probe_until_ready(self, recipe: Recipe) -> None:
+        while not self.ready.is_set():
+            with contextlib.suppress(OSError):
+                if await self._probe(recipe):
+                    self.ready.set()
+                    return
+            await asyncio.sleep(PROBE_S)
+
+    def _pause(self, status: int, was_ready: bool) -> float:
+        """How long to wait before the next start."""
+        if status == USAGE_ERROR:
+            raise GaveUp(f"The {self.title} cannot start.", USAGE_ERROR)
+        if was_ready:
+            self._early_deaths.clear()
+            return 0.0
+        now = time.monotonic()
+        self._early_deaths.append(now)
+        if len(self._early_deaths) == DEATHS and now - self._early_deaths[0] < DEATHS_WITHIN_S:
+            raise GaveUp(f"The {self.title} ended {DEATHS} times without ever being ready; giving up.", 1)
+        return 0.1 * 2.0 ** len(self._early_deaths)
+
+
+async def _spawn(recipe: Recipe) -> asyncio.subprocess.Process:
+    parent = os.getpid()
+    process = await asyncio.create_subprocess_exec(
+        *recipe.command,
+        env=recipe.environ,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL if recipe.quiet else None,
+        stderr=asyncio.subprocess.DEVNULL if recipe.quiet else None,
+        start_new_session=True,  # a Ctrl-C in the terminal reaches the parent only, which ends all in order
+        preexec_fn=lambda: _die_with(parent),
+    )
+    assert process.stdin is not None
+    with contextlib.suppress(ConnectionError):
+        process.stdin.write(recipe.stdin)
+        await process.stdin.drain()
+        process.stdin.close()
+    return process
+
+
+def _die_with(parent: int) -> None:
+    """In the child, before its program starts: the kernel shall kill it when the parent dies."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it died before the line above
+            os.kill(os.getpid(), signal.SIGKILL)

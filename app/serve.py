@@ -1,0 +1,170 @@
+"""`pointbox serve`: the API, an engine worker and, when no Redis is given, a Valkey, as one service."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+
+import structlog
+
+from app.admission.connections import REDIS_ERRORS, producer
+from app.admission.embedded import Embedded, free_port
+from app.admission.registry import is_live
+from app.admission.worker_queue import report_gone
+from app.child import Child, GaveUp, Recipe
+from app.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_MARGIN_S = 5.0
+"""A child that drains gets this much more than `drain_s` before it is killed."""
+# -P: a folder named `app` where the user stands must not be taken for ours
+_PYTHON = (sys.executable, "-P", "-m")
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What the children run."""
+
+    worker: tuple[str, ...] = (*_PYTHON, "app.admission.worker")
+    api: tuple[str, ...] = (*_PYTHON, "app.cli", "api")
+
+
+def run_serve(settings: Settings, commands: Commands | None = None) -> int:
+    """Runs until SIGINT, SIGTERM or SIGHUP. Returns the exit status.
+
+    0 after an orderly end; 2 when a child says that the settings cannot work; 1 when one cannot be kept alive
+    or the port is taken.
+    """
+    try:
+        settings = replace(settings, port=_claim_port(settings.host, settings.port))
+    except OSError as error:
+        print(f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}.", file=sys.stderr)
+        return 1
+    return asyncio.run(_Service(settings, commands or Commands()).run())
+
+
+class _Service:
+    """Starts the children and ends them in order: API, worker, Valkey."""
+
+    def __init__(self, settings: Settings, commands: Commands) -> None:
+        embedded = Embedded() if settings.redis_url is None else None
+        self._settings = replace(settings, redis_url=embedded.url) if embedded else settings
+        self._redis = producer(self._settings.redis_url or "")
+        self._signals = 0
+        self._stop = asyncio.Event()
+        self._children: list[Child] = [
+            Child("API", lambda: self._python(commands.api, ""), lambda _: _answers(settings, "/livez")),
+            Child("engine worker", lambda: self._worker(commands.worker), self._registered, self._report),
+        ]
+        if embedded is not None:
+            recipe = Recipe(embedded.command, {}, embedded.config, quiet=True)
+            self._children.append(Child("embedded Valkey", lambda: recipe, lambda _: self._pings()))
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._on_signal)
+        keeping = {asyncio.create_task(child.keep(), name=child.title) for child in self._children}
+        stopping = asyncio.create_task(self._stop.wait())
+        announcing = asyncio.create_task(self._announce())
+        try:
+            await asyncio.wait({*keeping, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            announcing.cancel()
+            await self._end()
+        finally:
+            for child in self._children:
+                child.kill()
+            results = await asyncio.gather(*keeping, return_exceptions=True)
+            stopping.cancel()
+            await self._redis.aclose()
+        return _status(results)
+
+    async def _announce(self) -> None:
+        while not await _answers(self._settings, "/readyz"):
+            await asyncio.sleep(0.1)
+        print(f"Pointbox is ready at {_url(self._settings)} (model {self._settings.model})", flush=True)
+
+    async def _end(self) -> None:
+        for child in self._children:
+            await child.stop(self._settings.drain_s + STOP_MARGIN_S)
+
+    def _on_signal(self) -> None:
+        self._signals += 1
+        self._stop.set()
+        if self._signals > 1:
+            for child in self._children:
+                child.kill()
+
+    def _python(self, command: tuple[str, ...], worker_id: str) -> Recipe:
+        environ = {**os.environ, **replace(self._settings, worker_id=worker_id).to_environ()}
+        return Recipe(list(command), environ, name=worker_id)
+
+    def _worker(self, command: tuple[str, ...]) -> Recipe:
+        return self._python(command, f"{socket.gethostname()}-{secrets.token_hex(6)}")
+
+    async def _registered(self, recipe: Recipe) -> bool:
+        return await _reached(is_live(self._redis, self._settings.namespace, recipe.name))
+
+    async def _pings(self) -> bool:
+        return await _reached(self._redis.ping())
+
+    async def _report(self, worker_id: str) -> None:
+        with contextlib.suppress(*REDIS_ERRORS):  # then the lease ends it
+            await report_gone(self._redis, self._settings.namespace, worker_id)
+
+
+def _status(results: list[BaseException | None]) -> int:
+    status = 0
+    for result in results:
+        if isinstance(result, GaveUp):
+            print(result, file=sys.stderr)
+            status = max(status, result.status)
+        elif result is not None:
+            raise result
+    return status
+
+
+async def _reached(answer: Awaitable[bool]) -> bool:
+    try:
+        return bool(await answer)
+    except REDIS_ERRORS:
+        return False
+
+
+def _claim_port(host: str, port: int) -> int:
+    """Raises OSError when nobody could listen there."""
+    if port == 0:
+        return free_port(host)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
+    return port
+
+
+def _url(settings: Settings) -> str:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{settings.port}"
+
+
+async def _answers(settings: Settings, path: str) -> bool:
+    """Whether a GET answers 200."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
+    try:
+        async with asyncio.timeout(2):
+            reader, writer = await asyncio.open_connection(host, settings.port)
+            try:
+                writer.write(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+                return b" 200 " in await reader.readline()
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False

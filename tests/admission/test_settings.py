@@ -1,0 +1,38 @@
+"""Where settings come from."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.settings import Settings, SettingsError
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_default():
+    environ = {"POINTBOX_PORT": "9000", "POINTBOX_MODEL": "other", "POINTBOX_DRAIN_S": "2.5"}
+    settings = Settings.load(environ, port=9001, host=None)
+    assert (settings.port, settings.model, settings.drain_s) == (9001, "other", 2.5)
+    assert (settings.host, settings.redis_url) == ("127.0.0.1", None)
+
+
+def test_a_child_reads_the_same_settings():
+    settings = Settings(port=0, redis_url="redis://x", mode="blocking", queue_bytes=10**9)
+    assert Settings.load(settings.to_environ()) == settings
+    assert Settings.load(Settings().to_environ()) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("environ", "word"),
+    [
+        ({"POINTBOX_PORT": "many"}, "POINTBOX_PORT"),
+        ({"POINTBOX_PORT": "70000"}, "port"),
+        ({"POINTBOX_MODE": "fast"}, "pipelined"),
+        ({"POINTBOX_MAX_BATCH": "0"}, "max_batch"),
+        ({"POINTBOX_NAMESPACE": "a:b"}, "namespace"),
+        ({"POINTBOX_TENANT_QUEUE_BYTES": "1000"}, "tenant_queue_bytes"),
+        ({"POINTBOX_DEFAULT_TIMEOUT_S": "nan"}, "default_timeout_s"),
+    ],
+)
+def test_a_wrong_value_is_named_in_one_line(environ, word):
+    with pytest.raises(SettingsError, match=word) as caught:
+        Settings.load(environ)
+    assert "\n" not in str(caught.value)
