@@ -70,6 +70,7 @@ async def read_request(request: Request[Any, Any, Any], settings: Settings) -> S
         f"The content type {kind or '(none)'!r} is not read. Send application/json, multipart/form-data, or "
         "the image itself as image/*."
     )
+    return None
 
 
 def _from_json(content: bytes) -> SpatialBody:

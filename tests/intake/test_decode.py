@@ -31,7 +31,8 @@ def close(image: np.ndarray, expected: tuple[int, ...] | np.ndarray, tolerance: 
 def test_every_accepted_format(format: str) -> None:
     data = encode(plain(), format)
     decoded = decode(data)
-    assert decoded.image.shape == (40, 100, 3) and decoded.image.dtype == np.uint8
+    assert decoded.image.shape == (40, 100, 3)
+    assert decoded.image.dtype == np.uint8
     assert (decoded.width, decoded.height) == (100, 40)
     assert close(decoded.image[8:12, 20:30], (255, 0, 0), 30)
     header = check(data)
@@ -133,10 +134,12 @@ def test_one_grey_value_declared_transparent() -> None:
     grey = Image.new("L", (20, 10), 90)
     grey.paste(7, (10, 0, 20, 10))
     decoded = decode(encode(grey, "PNG", transparency=7))
-    assert close(decoded.image[:, 10:], WHITE, 0) and close(decoded.image[:, :10], (90, 90, 90), 0)
+    assert close(decoded.image[:, 10:], WHITE, 0)
+    assert close(decoded.image[:, :10], (90, 90, 90), 0)
     wide = Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
     decoded = decode(encode(wide, "PNG", transparency=7 * 257))
-    assert close(decoded.image[:, 10:], WHITE, 0) and close(decoded.image[:, :10], (90, 90, 90), 0)
+    assert close(decoded.image[:, 10:], WHITE, 0)
+    assert close(decoded.image[:, :10], (90, 90, 90), 0)
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "CMYK", "YCbCr"])

@@ -52,7 +52,8 @@ def problem(response: httpx.Response) -> tuple[int, str, str | None]:
     assert response.headers["content-type"] == "application/problem+json"
     assert document["status"] == response.status_code
     assert document["request_id"] == response.headers["x-request-id"]
-    assert document["title"] and document["detail"]
+    assert document["title"]
+    assert document["detail"]
     return response.status_code, document["type"].removeprefix("/problems/"), document.get("field")
 
 

@@ -96,7 +96,7 @@ def test_coordinates_are_clamped_and_never_inverted(box: tuple[float, ...], unit
 
 
 @pytest.mark.parametrize(
-    "reasons, worst, truncated",
+    ("reasons", "worst", "truncated"),
     [
         (["stop", "stop"], "stop", False),
         (["repetition", "stop"], "repetition", False),

@@ -1,0 +1,259 @@
+"""Right answers from the running service, through every door, alone and in a crowd."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import httpx
+import moondream
+import pytest
+from PIL import Image
+
+from tests.app.running import Service, boxes, iou, same, truth
+
+PHRASES = ["red circle", "yellow star", "blue square", "green triangle"]
+
+
+def detect(client: httpx.Client, image: bytes, **fields: Any) -> dict[str, Any]:
+    encoded = base64.b64encode(image).decode()
+    response = client.post("/v1/detect", json={"image": encoded, "object": "red circle"} | fields)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def detect_all(client: httpx.Client, image: bytes, phrases: list[str], **fields: Any) -> dict[str, Any]:
+    encoded = base64.b64encode(image).decode()
+    response = client.post("/v1/detect", json={"image": encoded, "objects": phrases} | fields)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def test_a_box_on_the_red_circle(client: httpx.Client, scene: bytes) -> None:
+    answer = detect(client, scene)
+    (box,) = boxes(answer)
+    assert iou(box, truth("scene.jpg", "red circle")[0]) > 0.7
+    assert answer["model"] == "tiny"
+    assert answer["image"] == {"width": 800, "height": 600, "id": None}
+    assert answer["phrases"] == [{"object": "red circle", "finish_reason": "stop", "truncated": False}]
+    assert 0.5 < answer["objects"][0]["score"] <= 1
+    metrics = answer["metrics"]
+    assert 0 < metrics["ttft_ms"] <= metrics["total_ms"]
+    assert metrics["output_tokens"] >= 5
+
+
+def test_a_point_on_the_red_circle(client: httpx.Client, scene: bytes) -> None:
+    response = client.post("/v1/point", files={"image": scene}, data={"object": "red circle"})
+    (point,) = response.json()["points"]
+    (box,) = truth("scene.jpg", "red circle")
+    assert box[0] < point["x"] < box[2]
+    assert box[1] < point["y"] < box[3]
+
+
+def test_moondreams_own_client(service: Service) -> None:
+    model = moondream.vl(endpoint=f"{service.url}/v1")
+    image = Image.open("examples/scene.jpg")
+    (expected,) = truth("scene.jpg", "red circle")
+    (found,) = model.detect(image, "red circle")["objects"]
+    assert iou([found[k] for k in ("x_min", "y_min", "x_max", "y_max")], expected) > 0.7
+    (point,) = model.point(image, "red circle", settings={"max_objects": 5})["points"]
+    assert expected[0] < point["x"] < expected[2]
+    assert expected[1] < point["y"] < expected[3]
+
+
+def test_every_door_gives_the_same_answer(client: httpx.Client, scene: bytes) -> None:
+    encoded = base64.b64encode(scene).decode()
+    uri = f"data:image/jpeg;base64,{encoded}"
+    raw = {"content-type": "image/jpeg"}
+    answers = [
+        client.post(f"{version}/detect", **sent).json()
+        for version in ("/v1", "")
+        for sent in (
+            {"json": {"image": encoded, "object": "red circle"}},
+            {"json": {"image_url": uri, "object": "red circle", "reasoning": False, "settings": {}}},
+            {"files": {"image": scene}, "data": {"object": "red circle"}},
+            {"content": scene, "headers": raw, "params": {"object": "red circle"}},
+        )
+    ]
+    assert all(same(answer, answers[0]) for answer in answers[1:])
+    assert len({answer["request_id"] for answer in answers}) == len(answers)
+
+
+def test_each_object_carries_the_phrase_that_asked_for_it(client: httpx.Client, scene: bytes) -> None:
+    answer = detect_all(client, scene, [*PHRASES, "  red   circle "])
+    order = [thing["phrase_index"] for thing in answer["objects"]]
+    assert order == sorted(order)
+    assert [phrase["object"] for phrase in answer["phrases"]] == [*PHRASES, "  red   circle "]
+    for index, phrase in enumerate(PHRASES):
+        found = [thing for thing in answer["objects"] if thing["phrase_index"] == index]
+        assert all(thing["label"] == phrase for thing in found)
+        assert any(iou(box, truth("scene.jpg", phrase)[0]) > 0.5 for box in boxes(answer, index))
+
+
+def test_pixels(client: httpx.Client, scene: bytes) -> None:
+    plain, pixels = detect(client, scene), detect(client, scene, units="pixels")
+    for corner, side in (("x_min", 800), ("y_min", 600), ("x_max", 800), ("y_max", 600)):
+        expected = plain["objects"][0][corner] * side
+        assert pixels["objects"][0][corner] == pytest.approx(expected, abs=1e-2)
+
+
+def test_a_region_holds_every_answer(client: httpx.Client, scene: bytes) -> None:
+    region = [0.25, 0.15, 0.55, 0.55]
+    answer = detect(client, scene, object="shape", region=region)
+    assert answer["objects"]
+    for box in boxes(answer):
+        assert region[0] <= box[0] <= box[2] <= region[2]
+        assert region[1] <= box[1] <= box[3] <= region[3]
+    in_pixels = detect(client, scene, object="shape", region=[200, 90, 440, 330], units="pixels")
+    assert in_pixels["image"]["width"] == 800
+    for box in boxes(in_pixels):
+        assert 200 <= box[0] <= box[2] <= 440
+        assert 90 <= box[1] <= box[3] <= 330
+
+
+def test_a_list_cut_at_max_objects(client: httpx.Client, scene: bytes) -> None:
+    for cut in ({"max_objects": 2}, {"settings": {"max_objects": 2}}):
+        answer = detect(client, scene, object="shape", **cut)
+        assert len(answer["objects"]) == 2
+        assert (answer["finish_reason"], answer["truncated"]) == ("max_objects", True)
+
+
+def test_min_score(client: httpx.Client, scene: bytes) -> None:
+    everything = detect(client, scene, object="shape")["objects"]
+    scores = sorted(thing["score"] for thing in everything)
+    limit = scores[len(scores) // 2]
+    kept = detect(client, scene, object="shape", min_score=limit - 1e-4)["objects"]
+    assert len(kept) == sum(score >= limit - 1e-4 for score in scores)
+
+
+ODD = [
+    "<image>",
+    "<loc0001>",
+    "<|endoftext|>",
+    "detect red circle ; star",
+    "a\nb",
+    "🦊🏴‍☠️",
+    "שלום",
+    "x" * 256,
+    "</s>",
+]
+
+
+def test_odd_phrases_are_answered_and_echoed(client: httpx.Client, scene: bytes) -> None:
+    answer = detect_all(client, scene, ODD)
+    assert [phrase["object"] for phrase in answer["phrases"]] == ODD
+    for box in boxes(answer):
+        assert 0 <= box[0] < box[2] <= 1
+        assert 0 <= box[1] < box[3] <= 1
+
+
+def encode(image: Image.Image, format: str, **options: Any) -> bytes:
+    out = BytesIO()
+    image.save(out, format, **options)
+    return out.getvalue()
+
+
+def twins() -> dict[str, bytes]:
+    """The scene as other files: each shows the very same upright picture, or nearly."""
+    scene = Image.open("examples/scene.jpg").convert("RGB")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    other = scene.transpose(Image.Transpose.ROTATE_180)
+    return {
+        "png": encode(scene, "PNG"),
+        "webp": encode(scene, "WEBP", lossless=True),
+        "tiff": encode(scene, "TIFF"),
+        "turned jpeg": encode(scene.transpose(Image.Transpose.ROTATE_90), "JPEG", quality=95, exif=exif),
+        "turned png": encode(scene.transpose(Image.Transpose.ROTATE_90), "PNG", exif=exif),
+        "cmyk jpeg": encode(scene.convert("CMYK"), "JPEG", quality=95),
+        "avif": encode(scene, "AVIF", quality=90),
+        "heic": encode(scene, "HEIF", quality=90),
+        "opaque rgba": encode(scene.convert("RGBA"), "PNG"),
+        "animated gif": encode(scene, "GIF", save_all=True, append_images=[other]),
+    }
+
+
+def test_odd_files_give_the_boxes_of_their_plain_twin(client: httpx.Client, scene: bytes) -> None:
+    expected = detect_all(client, scene, PHRASES)
+    for name, data in twins().items():
+        answer = detect_all(client, data, PHRASES)
+        assert answer["image"] == expected["image"], name
+        for index in range(len(PHRASES)):
+            best = boxes(expected, index)[:1]
+            assert all(max((iou(box, b) for b in boxes(answer, index)), default=0) > 0.9 for box in best), (
+                name
+            )
+
+
+def test_server_sent_events(client: httpx.Client, scene: bytes) -> None:
+    sent = {"image": base64.b64encode(scene).decode(), "objects": PHRASES}
+    expected = client.post("/v1/detect", json=sent).json()
+    with client.stream("POST", "/v1/detect", json=sent | {"stream": True}) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        events = [
+            (lines[0].removeprefix("event: "), json.loads(lines[1].removeprefix("data: ")))
+            for block in response.read().decode().split("\n\n")
+            if (lines := block.splitlines()) and not block.startswith(":")
+        ]
+    *objects, (last, done) = events
+    assert last == "done"
+    assert same(done, expected)
+    assert done["request_id"] == response.headers["x-request-id"]
+    assert {name for name, _ in objects} == {"object"}
+    key = lambda thing: (thing["phrase_index"], thing["x_min"], thing["y_min"])  # noqa: E731
+    assert sorted((thing for _, thing in objects), key=key) == sorted(done["objects"], key=key)
+
+
+def test_a_deadline_that_is_over_at_once(client: httpx.Client, scene: bytes) -> None:
+    response = client.post(
+        "/v1/detect", files={"image": scene}, data={"object": "red circle", "timeout_s": 0.001}
+    )
+    assert response.status_code == 504
+    assert response.json()["type"] == "/problems/deadline-exceeded"
+    with client.stream(
+        "POST", "/v1/detect", files={"image": scene}, data={"object": "x", "timeout_s": 0.001, "stream": True}
+    ) as stream:
+        text = stream.read().decode()
+    assert text.startswith("event: error\n")
+    assert "/problems/deadline-exceeded" in text
+
+
+async def test_a_hundred_at_once_each_get_the_answer_they_get_alone(
+    service: Service, client: httpx.Client
+) -> None:
+    pictures = [Path("examples", name).read_bytes() for name in ("scene.jpg", "table.jpg", "poster.png")]
+    asked = [
+        (index % 3, ("red circle", "shape", "blue square", "star")[index // 3 % 4]) for index in range(100)
+    ]
+    alone = {(n, phrase): detect(client, pictures[n], object=phrase) for n, phrase in set(asked)}
+    limits = httpx.Limits(max_connections=100)
+    async with httpx.AsyncClient(base_url=service.url, timeout=120, limits=limits) as crowd:
+        send = partial(crowd.post, "/detect", headers={"content-type": "image/*"})
+        sent = (send(content=pictures[n], params={"object": phrase}) for n, phrase in asked)
+        responses = await asyncio.gather(*sent)
+    assert [response.status_code for response in responses] == [200] * 100
+    wrong = [
+        key for key, response in zip(asked, responses, strict=True) if not same(response.json(), alone[key])
+    ]
+    assert not wrong
+    assert len({response.json()["request_id"] for response in responses}) == 100
+    (model,) = client.get("/v1/models").json()["models"]
+    assert model["load"] == 0 or idle_soon(client)
+
+
+def idle_soon(client: httpx.Client, within_s: float = 10) -> bool:
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        if client.get("/v1/models").json()["models"][0]["load"] == 0:
+            return True
+        time.sleep(0.1)
+    return False

@@ -1,0 +1,131 @@
+"""Bad requests to the running service: each gets its problem document, and the service goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.app.running import Service
+
+JSON = {"content-type": "application/json"}
+
+
+def body(image: bytes, /, **fields: Any) -> dict[str, Any]:
+    return {"image": base64.b64encode(image).decode(), "object": "red circle"} | fields
+
+
+def problem(response: httpx.Response) -> tuple[int, str, str | None]:
+    document = response.json()
+    assert response.headers["content-type"] == "application/problem+json"
+    assert document["status"] == response.status_code
+    assert document["request_id"] == response.headers["x-request-id"]
+    return response.status_code, document["type"].removeprefix("/problems/"), document.get("field")
+
+
+def test_the_list(client: httpx.Client, scene: bytes) -> None:
+    def post(**sent: Any) -> tuple[int, str, str | None]:
+        return problem(client.post("/v1/detect", **sent))
+
+    assert post(json={"object": "x"}) == (422, "invalid-request", "image")
+    assert post(files={"image": scene}) == (422, "invalid-request", "object")
+    assert post(json=body(scene, image="QUJD!!!")) == (400, "invalid-request", "image")
+    assert post(json=body(b"just text, no picture")) == (415, "unsupported-media", "image")
+    assert post(json=body(scene[: len(scene) // 2])) == (422, "invalid-image", "image")
+    assert post(json=body(scene, object="  ")) == (422, "invalid-phrase", "object")
+    assert post(json=body(scene, max_objects=0)) == (422, "invalid-request", "max_objects")
+    assert post(json=body(scene, colour="red")) == (422, "invalid-request", "colour")
+    assert post(json=body(scene, model="no-such-model")) == (404, "unknown-model", "model")
+    as_text = json.dumps(body(scene)).encode()
+    assert post(content=as_text, headers={"content-type": "text/plain"}) == (415, "unsupported-media", None)
+    assert post(content=b"") == (422, "invalid-image", "image")
+    assert post(json=body(scene, image="https://example.org/a.jpg")) == (422, "invalid-request", "image")
+    assert client.post("/v1/detect", json=body(scene)).status_code == 200
+
+
+def test_half_a_jpeg_says_truncated(client: httpx.Client, scene: bytes) -> None:
+    response = client.post("/v1/detect", json=body(scene[: len(scene) // 2]))
+    assert "truncated" in response.json()["detail"]
+
+
+def test_a_body_of_60_mb(client: httpx.Client) -> None:
+    def chunks() -> Iterator[bytes]:
+        for _ in range(60):
+            yield b"\xff" * 1_000_000
+
+    big = b"\xff" * 60_000_000
+    headers = {"content-type": "image/jpeg"}
+    for sent in ({"content": big}, {"content": chunks()}):
+        try:
+            response = client.post("/v1/detect?object=x", headers=headers, **sent)
+        except httpx.WriteError:  # refused before all of it was sent
+            continue
+        assert problem(response) == (413, "image-too-large", "image")
+    assert client.get("/livez").status_code == 200
+
+
+def test_routes_and_methods(client: httpx.Client) -> None:
+    assert problem(client.get("/v1/nothing")) == (404, "not-found", None)
+    assert problem(client.get("/v1/detect"))[:2] == (405, "invalid-request")
+    assert problem(client.delete("/livez"))[:2] == (405, "invalid-request")
+    assert client.get("/v1/detect").headers["allow"]
+
+
+def test_request_ids(client: httpx.Client, scene: bytes) -> None:
+    for url, sent in (("/v1/detect", body(scene)), ("/v1/detect", {}), ("/nowhere", {})):
+        response = client.post(url, json=sent, headers={"x-request-id": "mine-42"})
+        assert response.headers["x-request-id"] == response.json()["request_id"] == "mine-42"
+
+
+async def test_hanging_up_cancels_the_work(service: Service, client: httpx.Client, scene: bytes) -> None:
+    """Twenty requests of 32 phrases take seconds; once their callers are gone, a new one does not wait."""
+    asked = body(scene, objects=["shape"] * 32, dedupe=False)
+    del asked["object"]
+    started = time.monotonic()
+    assert client.post("/v1/detect", json=asked).status_code == 200
+    one_s = time.monotonic() - started
+    async with httpx.AsyncClient(base_url=service.url, timeout=60) as crowd:
+        streams = [asked | {"stream": bool(index % 2)} for index in range(20)]
+        waiting = [asyncio.create_task(crowd.post("/v1/detect", json=sent)) for sent in streams]
+        await asyncio.sleep(min(one_s, 1))
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    started = time.monotonic()
+    assert client.post("/v1/detect", json=body(scene)).status_code == 200
+    assert time.monotonic() - started < max(5 * one_s, 1)
+
+
+def test_neither_phrases_nor_images_are_logged(service: Service, client: httpx.Client, scene: bytes) -> None:
+    asked = body(scene, object="a very secret phrase")
+    assert client.post("/v1/detect", json=asked, headers={"x-request-id": "logged-1"}).status_code == 200
+    raw = {"content-type": "image/jpeg", "x-request-id": "logged-2"}
+    client.post("/v1/detect", params={"object": "a very secret phrase"}, content=scene, headers=raw)
+    time.sleep(0.2)
+    log = service.log.read_text()
+    assert "secret" not in log
+    assert asked["image"][:60] not in log
+    lines = [json.loads(line) for line in log.splitlines() if '"logged-' in line]
+    assert {line["request_id"] for line in lines} == {"logged-1", "logged-2"}
+    assert all(
+        line["status"] == 200 and line["path"] == "/v1/detect" for line in lines if line["event"] == "request"
+    )
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz"])
+def test_health(client: httpx.Client, path: str) -> None:
+    assert client.get(path).json() == {"status": "ok"}
+
+
+def test_models(client: httpx.Client) -> None:
+    for path in ("/v1/models", "/models"):
+        (model,) = client.get(path).json()["models"]
+        assert model["name"] == "tiny"
+        assert model["workers"] == 1
+        assert set(model["tasks"]) == {"detect", "point"}

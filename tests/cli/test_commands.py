@@ -1,0 +1,122 @@
+"""The `pointbox` command on the real engine: what it prints, what it writes, how it says no."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from PIL import Image
+
+from app.cli import main
+from app.spatial.schemas import DetectAnswer, PointAnswer
+
+SCENE = "examples/scene.jpg"
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "text.jpg").write_text("no picture")
+    (folder / "empty.png").write_bytes(b"")
+    (folder / "half.jpg").write_bytes(Path(SCENE).read_bytes()[:9000])
+    Image.new("RGB", (4, 4)).save(folder / "small.png")
+    return folder
+
+
+BAD_USE = [
+    ("detect {}/missing.jpg x", "There is no file"),
+    ("detect {} x", "cannot be read"),
+    ("detect {}/text.jpg x", "not an image"),
+    ("detect {}/empty.png x", "no bytes"),
+    ("detect {}/half.jpg x", "truncated"),
+    ("point {}/small.png x", "at least 8"),
+    (f"detect {SCENE} x --model no-such-model", "no-such-model"),
+    (f"detect {SCENE} x --draw {{}}/out.nothing", "--draw"),
+    (f"detect {SCENE} x --draw {{}}/no/such/folder.png", "--draw"),
+    (f"detect {SCENE} x --max-objects 0", "--max-objects"),
+    (f"detect {SCENE} x --max-objects many", "--max-objects"),
+    (f"detect {SCENE} x --dedupe perhaps", "--dedupe"),
+    (f"detect {SCENE} x --colour red", "--colour"),
+    (f"detect {SCENE}", "PHRASE"),
+    ("point", "IMAGE"),
+    ("paint a b", "paint"),
+    ("serve --port 99999", "port"),
+    ("serve --port http", "port"),
+    ("api", "redis"),
+    ("worker", "POINTBOX_REDIS_URL"),
+]
+
+
+@pytest.mark.parametrize(("line", "reason"), BAD_USE, ids=[line for line, _ in BAD_USE])
+def test_bad_use_is_one_line_and_exit_code_2(
+    line: str, reason: str, files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("POINTBOX_REDIS_URL", raising=False)
+    assert run(*line.format(files).split()) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert reason in err
+
+
+@pytest.mark.parametrize("phrase", ["", "  ", "x" * 257])
+def test_phrases_that_cannot_be_asked(phrase: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("detect", SCENE, phrase) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_process_of_its_own_shows_no_traceback() -> None:
+    command = [sys.executable, "-m", "app.cli", "detect", "missing.jpg", "red circle"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "pointbox: There is no file missing.jpg.\n"
+
+
+def test_json_is_the_answer_of_the_route(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("detect", SCENE, "red circle", "yellow star", "--json") == 0
+    answer = msgspec.json.decode(capsys.readouterr().out, type=DetectAnswer, strict=True)
+    assert (answer.model, answer.image.width, answer.image.height) == ("tiny", 800, 600)
+    assert [phrase.object for phrase in answer.phrases] == ["red circle", "yellow star"]
+    assert answer.objects
+    assert answer.metrics.intake_ms > 0
+    assert run("point", SCENE, "red circle", "--json", "--max-objects", "1") == 0
+    points = msgspec.json.decode(capsys.readouterr().out, type=PointAnswer, strict=True)
+    assert len(points.points) == 1
+
+
+def test_pixels(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("detect", SCENE, "red circle", "--json") == 0
+    fractions = msgspec.json.decode(capsys.readouterr().out, type=DetectAnswer).objects[0]
+    assert run("detect", SCENE, "red circle", "--json", "--pixels") == 0
+    pixels = msgspec.json.decode(capsys.readouterr().out, type=DetectAnswer).objects[0]
+    assert pixels.x_max == pytest.approx(fractions.x_max * 800, abs=0.01)
+    assert pixels.y_max == pytest.approx(fractions.y_max * 600, abs=0.01)
+
+
+def test_the_table_and_the_drawing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = tmp_path / "out.png"
+    assert run("detect", SCENE, "red circle", "--dedupe", "off", "--draw", str(drawn)) == 0
+    out = capsys.readouterr().out
+    assert "scene.jpg, 800 x 600" in out
+    assert "red circle" in out
+    assert "x_min" in out
+    before, after = np.asarray(Image.open(SCENE)), np.asarray(Image.open(drawn))
+    assert before.shape == after.shape
+    assert (before != after).any()
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--help"], ["detect", "--help"], ["serve", "--help"], ["--version"], []):
+        assert run(*arguments) == 0
+    assert "0.1.0" in capsys.readouterr().out
