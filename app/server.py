@@ -13,7 +13,7 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 
 from app import errors, logs
-from app.admission.client import AdmissionClient
+from app.admission.client import AdmissionClient, Limits
 from app.correlation import Correlation
 from app.settings import Settings, SettingsError
 from app.spatial.controllers import SpatialController
@@ -33,7 +33,7 @@ def create_app(settings: Settings) -> Litestar:
 
     @asynccontextmanager
     async def admission(app: Litestar) -> AsyncGenerator[None, None]:
-        client = await AdmissionClient.connect(redis_url, settings.namespace)
+        client = await AdmissionClient.connect(redis_url, settings.namespace, Limits.of(settings))
         app.state.client = client
         app.state.spatial = SpatialService(client, settings)
         try:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import anyio
 import msgspec
+import structlog
 
 from app.admission.client import AdmissionClient, Ticket
 from app.admission.errors import AdmissionError
@@ -62,7 +64,8 @@ class SpatialService:
         """
         try:
             ticket = await self._client.submit(
-                request_id=request_id,
+                # The caller may choose `request_id`, and choose it twice: the queue needs one of our own.
+                request_id=uuid.uuid4().hex,
                 model=await self._model(task, request.model),
                 task=task,
                 params=request.params,
@@ -74,6 +77,7 @@ class SpatialService:
             raise ProblemError(
                 error.problem, error.detail, field=field, retry_after_s=error.retry_after_s
             ) from None
+        structlog.contextvars.bind_contextvars(ticket=ticket.id)
         return Running(ticket, task, request, request_id)
 
     async def _model(self, task: Task, asked: str | None) -> str:

@@ -193,6 +193,14 @@ def test_odd_files_give_the_boxes_of_their_plain_twin(client: httpx.Client, scen
             )
 
 
+def test_a_request_id_that_is_used_twice_names_two_requests(client: httpx.Client, scene: bytes) -> None:
+    headers = {"x-request-id": "the-same", "content-type": "image/jpeg"}
+    for phrase in ("red circle", "blue square"):
+        answer = client.post("/v1/detect", params={"object": phrase}, content=scene, headers=headers).json()
+        assert answer["request_id"] == "the-same"
+        assert answer["phrases"][0]["object"] == phrase
+
+
 def test_server_sent_events(client: httpx.Client, scene: bytes) -> None:
     sent = {"image": base64.b64encode(scene).decode(), "objects": PHRASES}
     expected = client.post("/v1/detect", json=sent).json()

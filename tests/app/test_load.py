@@ -1,0 +1,45 @@
+"""A small queue fills up, callers are told when to come back, and SIGTERM loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import signal
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.app.running import serving
+
+
+async def crowd(url: str, asked: dict[str, Any], many: int) -> list[httpx.Response]:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+        return await asyncio.gather(*(client.post("/v1/detect", json=asked) for _ in range(many)))
+
+
+@pytest.mark.parametrize(
+    ("setting", "status", "slug"),
+    [
+        ("POINTBOX_QUEUE_DEPTH", 503, "queue-full"),
+        ("POINTBOX_TENANT_QUEUE_DEPTH", 429, "tenant-queue-full"),
+    ],
+)
+async def test_a_full_queue_and_a_drain(
+    tmp_path: Path, scene: bytes, setting: str, status: int, slug: str
+) -> None:
+    asked = {"image": base64.b64encode(scene).decode(), "objects": ["shape"] * 32}
+    with serving(tmp_path / "log.txt", **{setting: "4"}) as service:
+        responses = await crowd(service.url, asked, 20)
+        refused = [response for response in responses if response.status_code != 200]
+        assert 4 <= len(responses) - len(refused) < 20
+        for response in refused:
+            assert response.status_code == status
+            assert response.json()["type"] == f"/problems/{slug}"
+            assert int(response.headers["retry-after"]) >= 1
+        waiting = asyncio.create_task(crowd(service.url, asked, 4))
+        await asyncio.sleep(0.4)
+        service.process.send_signal(signal.SIGTERM)
+        assert [response.status_code for response in await waiting] == [200] * 4
+        assert await asyncio.to_thread(service.process.wait, 30) == 0
