@@ -7,6 +7,7 @@ state has exits (outlines_core drops some tokens there).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ END = "\ue400"
 START = "\ue401"
 LABEL = "\ue402"
 COORDINATE = f"[{chr(0xE000)}-{chr(0xE000 + BINS - 1)}]"
+_STANDS_IN = re.compile(f"[{chr(0xE000)}-{LABEL}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,12 @@ class Tokens:
             raise ValueError(f"a grammar needs {BINS} location tokens with consecutive ids")
 
     def spelled(self, label: int) -> dict[str, list[int]]:
-        """Characters or pieces -> ids, as outlines_core's Vocabulary takes them."""
-        spelled = {piece: [token] for piece, token in self.pieces.items() if piece}
+        """Characters or pieces -> ids, as outlines_core's Vocabulary takes them.
+
+        A piece with one of our own characters in it is left out: real vocabularies hold private characters.
+        """
+        pieces = ((piece, token) for piece, token in self.pieces.items() if not _STANDS_IN.search(piece))
+        spelled = {piece: [token] for piece, token in pieces if piece}
         spelled |= {chr(0xE000 + i): [token] for i, token in enumerate(self.coordinates)}
         spelled[END] = list(self.end)
         spelled[LABEL] = [label]

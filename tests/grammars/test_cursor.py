@@ -1,0 +1,197 @@
+"""Answers that a grammar lets a model write: whatever it picks, every object is one."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from grammars.dialects.paligemma import PaliGemmaDialect
+from grammars.dialects.pointbox import PointboxDialect
+from grammars.grammar import Cursor, Grammar
+from grammars.types import TASKS, Box, Item, Point, Task
+from tests.grammars.expressions import END_IDS, FIRST, START_ID, tokens
+
+KNOWN = tokens()
+GRAMMARS = {d.name: Grammar(d, KNOWN) for d in (PointboxDialect(), PaliGemmaDialect())}
+POSITION = {name: {int(t): i for i, t in enumerate(g.alphabet)} for name, g in GRAMMARS.items()}
+EXTREMES = (0, 1, 2, 511, 1020, 1021, 1022, 1023)
+
+every_grammar = pytest.mark.parametrize("name", GRAMMARS)
+every_task = pytest.mark.parametrize("task", TASKS)
+bounded = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def options(grammar: Grammar, cursor: Cursor) -> list[int]:
+    """Alphabet positions that state and bounds allow, as the sampler computes them."""
+    allowed = grammar.masks()[cursor.state].copy()
+    low, high = cursor.bounds()
+    assert 0 <= low <= high <= 1023
+    bins = np.arange(1024)
+    first = grammar.first_coordinate
+    allowed[first : first + 1024] &= (bins >= low) & (bins <= high)
+    return [int(p) for p in np.flatnonzero(allowed)]
+
+
+def step(grammar: Grammar, cursor: Cursor, chance: random.Random) -> Item | None:
+    """One legal token, the extremes of a coordinate oftener than not."""
+    if cursor.label_due:
+        cursor.pass_label()
+        return None
+    legal = options(grammar, cursor)
+    assert legal, "a state that allows nothing"
+    rare = [p for p in legal if not 0 <= p - grammar.first_coordinate < 1024]
+    edges = [p for p in legal if p - grammar.first_coordinate in EXTREMES]
+    pools = [pool for pool in (rare, edges, [legal[0]], [legal[-1]], legal) if pool]
+    return cursor.advance(chance.choice(chance.choice(pools)), chance.random())
+
+
+@every_grammar
+@every_task
+@bounded
+@given(chance=st.randoms(use_true_random=False))
+def test_no_walk_writes_an_empty_or_inverted_box(name: str, task: Task, chance: random.Random) -> None:
+    grammar = GRAMMARS[name]
+    cursor = grammar.cursor(task)
+    for _ in range(80):
+        if cursor.ended:
+            assert not options(grammar, cursor)
+            break
+        item = step(grammar, cursor, chance)
+        if isinstance(item, Box):
+            assert task == "detect"
+            assert 0 <= item.x_min < item.x_max <= 1
+            assert 0 <= item.y_min < item.y_max <= 1
+            assert 0 <= item.score <= 1
+        elif isinstance(item, Point):
+            assert task == "point"
+            assert 0 <= item.x <= 1
+            assert 0 <= item.y <= 1
+
+
+@every_grammar
+@every_task
+@bounded
+@given(chance=st.randoms(use_true_random=False))
+def test_what_is_not_allowed_raises_and_changes_nothing(name: str, task: Task, chance: random.Random) -> None:
+    grammar = GRAMMARS[name]
+    cursor = grammar.cursor(task)
+    for _ in range(chance.randrange(25)):
+        if cursor.ended:
+            break
+        step(grammar, cursor, chance)
+    before = (cursor.state, cursor.bounds(), cursor.label_due, cursor.ended)
+    forbidden = sorted(set(range(len(grammar.alphabet))) - set(options(grammar, cursor)))
+    edges = [p for p in forbidden if p + 1 not in forbidden or p - 1 not in forbidden]
+    for position in {*edges, *chance.sample(forbidden, min(5, len(forbidden)))}:
+        with pytest.raises(ValueError, match="not allowed"):
+            cursor.advance(position, 0.5)
+    assert (cursor.state, cursor.bounds(), cursor.label_due, cursor.ended) == before
+
+
+@pytest.mark.parametrize(("y", "x"), list(product((0, 1, 700, 1021, 1022), repeat=2)))
+@pytest.mark.parametrize(("name", "task"), [("pointbox", "detect"), ("paligemma", "detect")])
+def test_an_upper_coordinate_starts_one_past_its_lower(name: str, task: Task, y: int, x: int) -> None:
+    grammar = GRAMMARS[name]
+    cursor = grammar.cursor(task)
+    first = grammar.first_coordinate
+    if name == "pointbox":
+        cursor.advance(POSITION[name][START_ID], 1.0)
+        assert cursor.bounds() == (0, 1022)
+    cursor.advance(first + y, 1.0)
+    cursor.advance(first + x, 1.0)
+    assert cursor.bounds() == (y + 1, 1023)
+    cursor.advance(first + y + 1, 1.0)
+    assert cursor.bounds() == (x + 1, 1023)
+    box = cursor.advance(first + x + 1, 1.0)
+    assert box == Box(x / 1024, y / 1024, (x + 1) / 1024, (y + 1) / 1024, 1.0)
+
+
+def test_a_point_may_lie_in_the_last_bin() -> None:
+    cursor = GRAMMARS["pointbox"].cursor("point")
+    first = GRAMMARS["pointbox"].first_coordinate
+    cursor.advance(POSITION["pointbox"][START_ID], 0.9)
+    assert cursor.bounds() == (0, 1023)
+    cursor.advance(first + 1023, 1.0)
+    assert cursor.bounds() == (0, 1023)
+    assert cursor.advance(first + 1023, 1.0) == Point(1023 / 1024, 1023 / 1024, 0.9)
+
+
+def take(
+    name: str, task: Task, ids: list[int | None], probabilities: list[float]
+) -> tuple[Cursor, list[Item]]:
+    """Follow token ids, None for the label."""
+    cursor, items = GRAMMARS[name].cursor(task), []
+    for token, probability in zip(ids, probabilities, strict=True):
+        if token is None:
+            assert cursor.label_due
+            cursor.pass_label()
+        else:
+            item = cursor.advance(POSITION[name][token], probability)
+            items += [] if item is None else [item]
+    return cursor, items
+
+
+def test_pointbox_scores_by_the_start_token() -> None:
+    box = [START_ID, FIRST + 256, FIRST + 128, FIRST + 512, FIRST + 768]
+    cursor, items = take(
+        "pointbox", "detect", [*box, *box, END_IDS[0]], [0.75, *[0.1] * 4, 0.5, *[0.2] * 4, 1]
+    )
+    assert cursor.ended
+    assert items == [Box(0.125, 0.25, 0.75, 0.5, 0.75), Box(0.125, 0.25, 0.75, 0.5, 0.5)]
+
+
+def test_pointbox_points_are_y_then_x() -> None:
+    _, items = take("pointbox", "point", [START_ID, FIRST + 256, FIRST + 512], [0.25, 0.5, 0.5])
+    assert items == [Point(0.5, 0.25, 0.25)]
+
+
+def test_paligemma_takes_the_label_as_a_placeholder() -> None:
+    box = [FIRST + 256, FIRST + 128, FIRST + 512, FIRST + 768]
+    between = [KNOWN.pieces[" "], KNOWN.pieces[";"], KNOWN.pieces[" "]]
+    ids = [*box, None, *between, *box, None, END_IDS[1]]
+    cursor, items = take("paligemma", "detect", ids, [0.5] * len(ids))
+    assert cursor.ended
+    assert items == [Box(0.125, 0.25, 0.75, 0.5, 0.5)] * 2
+
+
+def test_paligemma_points_are_the_centres_of_boxes() -> None:
+    box = [FIRST + 256, FIRST + 128, FIRST + 512, FIRST + 768]
+    _, items = take("paligemma", "point", box, [0.5] * 4)
+    assert items == [Point((0.125 + 0.75) / 2, (0.25 + 0.5) / 2, 0.5)]
+
+
+def test_no_token_stands_for_the_label() -> None:
+    grammar = GRAMMARS["paligemma"]
+    cursor = grammar.cursor("detect")
+    for b in (1, 1, 2, 2):
+        cursor.advance(grammar.first_coordinate + b, 1.0)
+    assert cursor.label_due
+    assert not options(grammar, cursor)
+    with pytest.raises(ValueError, match="not allowed"):
+        cursor.advance(POSITION["paligemma"][END_IDS[0]], 1.0)
+
+
+@every_grammar
+def test_states_of_all_tasks_share_one_numbering(name: str) -> None:
+    grammar = GRAMMARS[name]
+    sizes = [len(grammar.automata[task].slot) for task in TASKS]
+    assert grammar.masks().shape == (sum(sizes), len(grammar.alphabet))
+    starts = {task: grammar.cursor(task).state - grammar.automata[task].initial for task in TASKS}
+    assert starts == {"detect": 0, "point": sizes[0]}
+    for task in TASKS:
+        rows = grammar.masks()[starts[task] : starts[task] + len(grammar.automata[task].slot)]
+        assert (rows == grammar.automata[task].masks()).all()
+
+
+def test_cursors_of_one_grammar_do_not_meet() -> None:
+    grammar = GRAMMARS["pointbox"]
+    first, second = grammar.cursor("detect"), grammar.cursor("detect")
+    first.advance(POSITION["pointbox"][START_ID], 1.0)
+    first.advance(grammar.first_coordinate + 9, 1.0)
+    assert second.state != first.state
+    assert second.bounds() == (0, 1023)
