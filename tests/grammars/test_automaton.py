@@ -177,7 +177,7 @@ def test_either_end_token_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    "separator", ([" ; "], [" ", ";", " "], [" ;", " "], [" ", "; "], [" ", ";"], [" ;"])
+    "separator", [[" ; "], [" ", ";", " "], [" ;", " "], [" ", "; "], [" ", ";"], [" ;"]]
 )
 def test_paligemma_separators_in_any_tokenisation(separator: list[str]) -> None:
     automaton = compiled(PaliGemmaDialect().expression("detect"), KNOWN, 4)
