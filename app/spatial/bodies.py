@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ _AT = re.compile(r" - at `\$\.?([^`\[]*)[^`]*`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`( - at |$)", re.DOTALL)
 _IMAGE_FIELDS = ("image", "image_url")
 _LISTS = ("object", "objects")
+INLINE_BYTES = 256 * 1024
+"""Longer bodies are checked on another thread: a hostile header can take seconds to walk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,29 +51,36 @@ async def read_request(request: Request[Any, Any, Any], settings: Settings) -> S
     """
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
-        _unsupported(f"Bodies with content-encoding {encoding!r} are not read; send it plain.")
+        raise _unsupported(f"Bodies with content-encoding {encoding!r} are not read; send it plain.")
     content = await request.body()
     if not content:
         raise ProblemError("invalid-image", "The body is empty: it has no image.", field="image")
+    body, upload = await _parsed(request, content)
+    if len(content) <= INLINE_BYTES:
+        return _checked(body, upload, settings)
+    return await asyncio.to_thread(_checked, body, upload, settings)
+
+
+async def _parsed(request: Request[Any, Any, Any], content: bytes) -> tuple[SpatialBody, bytes | None]:
+    """The fields, and the image where it came as bytes."""
     kind = request.content_type[0]
     query = request.scope["query_string"].decode("latin-1")
     if kind.startswith("image/") or kind == "application/octet-stream":
         fields = parse_qsl(query, keep_blank_values=True)
         if any(name in _IMAGE_FIELDS for name, _ in fields):
             _invalid("The body is the image; there is no other one in the query.", "image")
-        return _checked(_from_texts(fields), content, settings)
+        return _from_texts(fields), content
     if query:
         name = query.partition("=")[0]
         _invalid("Query parameters go with a raw image body only; send this as a field.", name)
-    if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
-        return _checked(_from_json(content), None, settings)
     if kind == "multipart/form-data":
-        return await _from_form(request, settings)
-    _unsupported(
+        return await _from_form(request)
+    if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
+        return _from_json(content), None
+    raise _unsupported(
         f"The content type {kind or '(none)'!r} is not read. Send application/json, multipart/form-data, or "
         "the image itself as image/*."
     )
-    return None
 
 
 def _from_json(content: bytes) -> SpatialBody:
@@ -82,7 +92,7 @@ def _from_json(content: bytes) -> SpatialBody:
         raise ProblemError("invalid-request", f"The body is not JSON: {error}.", status=400) from None
 
 
-async def _from_form(request: Request[Any, Any, Any], settings: Settings) -> SpatialRequest:
+async def _from_form(request: Request[Any, Any, Any]) -> tuple[SpatialBody, bytes | None]:
     try:
         form = await request.form()
     except (UnicodeDecodeError, LookupError):
@@ -99,7 +109,7 @@ async def _from_form(request: Request[Any, Any, Any], settings: Settings) -> Spa
                 upload = await value.read()
     finally:
         await form.close()
-    return _checked(_from_texts(texts), upload, settings)
+    return _from_texts(texts), upload
 
 
 def _from_texts(fields: Iterable[tuple[str, str]]) -> SpatialBody:
@@ -194,5 +204,5 @@ def _invalid(detail: str, field: str) -> NoReturn:
     raise ProblemError("invalid-request", detail, field=field)
 
 
-def _unsupported(detail: str) -> NoReturn:
-    raise ProblemError("unsupported-media", detail)
+def _unsupported(detail: str) -> ProblemError:
+    return ProblemError("unsupported-media", detail)

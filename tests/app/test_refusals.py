@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from tests.app.running import Service
+from tests.intake.pictures import chunk, encode, plain, png_claiming
 
 JSON = {"content-type": "application/json"}
 
@@ -68,6 +69,30 @@ def test_a_body_of_60_mb(client: httpx.Client) -> None:
             continue
         assert problem(response) == (413, "image-too-large", "image")
     assert client.get("/livez").status_code == 200
+
+
+def test_sizes_are_judged_by_the_header(client: httpx.Client) -> None:
+    def sent(image: bytes) -> tuple[int, str, str | None]:
+        return problem(client.post("/v1/detect", json=body(image)))
+
+    assert sent(png_claiming(13_500, 13_500)) == (413, "image-too-large", "image")
+    assert sent(png_claiming(1, 1_000_000)) == (413, "image-too-large", "image")
+    assert sent(encode(plain(2, 2), "PNG")) == (422, "invalid-image", "image")
+    assert sent(encode(plain(1, 201), "PNG")) == (422, "invalid-image", "image")
+
+
+async def test_a_header_that_takes_long_holds_up_nobody(service: Service) -> None:
+    png = encode(plain(), "PNG")
+    hostile = png[:33] + chunk(b"tEXt", b"a\0b") * 400_000 + png[33:]
+    async with httpx.AsyncClient(base_url=service.url, timeout=60) as client:
+        headers = {"content-type": "image/png"}
+        slow = asyncio.create_task(client.post("/detect?object=x", content=hostile, headers=headers))
+        probes = 0
+        while not slow.done():
+            assert (await client.get("/livez")).status_code == 200
+            probes += 1
+    assert slow.result().status_code == 200
+    assert probes > 5
 
 
 def test_routes_and_methods(client: httpx.Client) -> None:
