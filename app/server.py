@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -78,5 +80,8 @@ def run_api(settings: Settings) -> int:
             timeout_graceful_shutdown=int(settings.drain_s),
         )
     )
+    # uvicorn drains and then raises the signal again: an orderly end shall exit with 0, not by the signal.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
     server.run()
     return 0 if server.started else 1

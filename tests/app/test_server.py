@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -67,6 +69,19 @@ async def test_without_redis_it_lives_but_is_not_ready() -> None:
         ):
             assert response.status_code == 503
             assert response.json()["type"] == "/problems/unavailable"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_api_process_ends_with_0(number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "app.cli", "api", "--port", "0"]
+    environ = {**os.environ, "POINTBOX_REDIS_URL": "redis://127.0.0.1:1"}
+    process = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    while b"Uvicorn running" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(number)
+    assert process.wait(20) == 0
+    process.stderr.close()
 
 
 def test_every_problem_of_the_design() -> None:
