@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 from collections.abc import AsyncGenerator
@@ -77,7 +78,7 @@ def run_api(settings: Settings) -> int:
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=int(settings.drain_s),
+            timeout_graceful_shutdown=math.ceil(settings.drain_s),
         )
     )
     # uvicorn drains and then raises the signal again: an orderly end shall exit with 0, not by the signal.
