@@ -20,6 +20,7 @@ from training.scenes import COLOURS, SHAPES, Query, Scene, SceneObject, make_que
 from training.vocabulary import BOS, EOS, LOCATIONS, OBJECT, build_tokenizer
 
 TEXT = 96  # text positions in a sample, shared by its queries
+QUERIES = 12  # at most
 BINS = 1024
 OTHER_WORDS = ("cat", "dog", "person", "car", "tree", "logo", "button", "text", "house", "sky", "猫", "ball")
 
@@ -33,8 +34,12 @@ class Batch:
     positions: torch.Tensor  # int64 [B, T], 1-based after the image
     segments: torch.Tensor  # int64 [B, T], query number, -1 for padding
     targets: torch.Tensor  # int64 [B, T], next token where it is part of an answer, else -100
-    patch_shape: torch.Tensor  # int64 [B, P], shape index, len(SHAPES) where the patch holds no object
-    patch_colour: torch.Tensor  # int64 [B, P]
+    prompt_end: (
+        torch.Tensor
+    )  # int64 [B, QUERIES], text position of each query's last prompt token, -1 if none
+    relevant: torch.Tensor  # bool [B, QUERIES, P], whether a patch holds an object that the query asks for
+    patch_shape: torch.Tensor  # int64 [B, P], shape index, -1 where the patch holds no object
+    patch_colour: torch.Tensor  # int64 [B, P], likewise
     patch_box: torch.Tensor  # int64 [B, P, 4], bins y0 x0 y1 x1
 
     @classmethod
@@ -62,9 +67,12 @@ class Encoder:
         positions = np.full(TEXT, IMAGE_TOKENS + 1, np.int64)
         segments = np.full(TEXT, -1, np.int64)
         targets = np.full(TEXT, -100, np.int64)
+        prompt_end = np.full(QUERIES, -1, np.int64)
+        relevant = np.zeros((QUERIES, IMAGE_TOKENS), bool)
+        owner = patch_owners(scene.objects)
         start, number = 0, 0
-        for _ in range(12):
-            prompt, answer = self._query(make_query(scene, rng, all_share), rng)
+        for _ in range(QUERIES):
+            prompt, answer, wanted = self._query(make_query(scene, rng, all_share), rng)
             length = len(prompt) + len(answer) - 1  # the last answer token is only a target
             if start + length > TEXT:
                 break
@@ -73,20 +81,25 @@ class Encoder:
             positions[start:end] = IMAGE_TOKENS + 1 + np.arange(length)
             segments[start:end] = number
             targets[start + len(prompt) - 1 : end] = answer
+            prompt_end[number] = start + len(prompt) - 1
+            relevant[number] = np.isin(owner, [scene.objects.index(o) for o in wanted])
             start, number = end, number + 1
-        shape, colour, box = patch_labels(scene.objects)
         image = Image.fromarray(scene.image).resize((IMAGE_SIDE, IMAGE_SIDE), Image.Resampling.BICUBIC)
-        arrays = (np.asarray(image).transpose(2, 0, 1).copy(), tokens, positions, segments, targets)
-        return Batch(*(torch.from_numpy(a) for a in (*arrays, shape, colour, box)))
+        pixels = np.asarray(image).transpose(2, 0, 1).copy()
+        labels = patch_labels(scene.objects, owner)
+        arrays = (pixels, tokens, positions, segments, targets, prompt_end, relevant, *labels)
+        return Batch(*(torch.from_numpy(a) for a in arrays))
 
-    def _query(self, query: Query, rng: np.random.Generator) -> tuple[list[int], list[int]]:
+    def _query(
+        self, query: Query, rng: np.random.Generator
+    ) -> tuple[list[int], list[int], tuple[SceneObject, ...]]:
         objects, phrase = query.objects, query.phrase
         if rng.random() < 0.04:  # things the model does not know are absent
             objects, phrase = (), str(rng.choice(OTHER_WORDS))
         prompt = [self._bos, *self._encode(f"{query.task} {phrase}\n").ids]
         places = sorted(bins(location(query.task, o.box)) for o in objects)
         answer = [t for place in places for t in (self._object, *(self._location + b for b in place))]
-        return prompt, [*answer, self._eos]
+        return prompt, [*answer, self._eos], objects
 
 
 def location(task: str, box: tuple[float, float, float, float]) -> tuple[float, ...]:
@@ -95,23 +108,31 @@ def location(task: str, box: tuple[float, float, float, float]) -> tuple[float, 
     return (y0, x0, y1, x1) if task == "detect" else ((y0 + y1) / 2, (x0 + x1) / 2)
 
 
-def patch_labels(objects: tuple[SceneObject, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Per patch the smallest object whose box covers its centre, or whose centre lies in it."""
-    shape = np.full(IMAGE_TOKENS, len(SHAPES), np.int64)
-    colour = np.zeros(IMAGE_TOKENS, np.int64)
-    box = np.zeros((IMAGE_TOKENS, 4), np.int64)
+def patch_owners(objects: tuple[SceneObject, ...]) -> np.ndarray:
+    """[P] per patch the smallest object whose box covers its centre, or whose centre lies in it; else -1."""
+    owner = np.full(IMAGE_TOKENS, -1, np.int64)
     centre = (np.arange(GRID) + 0.5) / GRID
-    area = lambda o: (o.box[2] - o.box[0]) * (o.box[3] - o.box[1])  # noqa: E731
-    for thing in sorted(objects, key=area, reverse=True):
-        x0, y0, x1, y1 = thing.box
+    areas = [(o.box[2] - o.box[0]) * (o.box[3] - o.box[1]) for o in objects]
+    for number in sorted(range(len(objects)), key=lambda n: -areas[n]):
+        x0, y0, x1, y1 = objects[number].box
         inside = np.outer((centre > y0) & (centre < y1), (centre > x0) & (centre < x1))
         row, column = int((y0 + y1) / 2 * GRID), int((x0 + x1) / 2 * GRID)
         inside[min(row, GRID - 1), min(column, GRID - 1)] = True
-        where = inside.reshape(-1)
-        shape[where] = SHAPES.index(thing.shape)
-        colour[where] = COLOURS.index(thing.colour)
-        box[where] = bins((y0, x0, y1, x1))
-    return shape, colour, box
+        owner[inside.reshape(-1)] = number
+    return owner
+
+
+def patch_labels(
+    objects: tuple[SceneObject, ...], owner: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shape, colour [P] and box [P, 4] of each patch's owner."""
+    table = np.array(
+        [(SHAPES.index(o.shape), COLOURS.index(o.colour), *bins(location("detect", o.box))) for o in objects]
+        + [(-1, -1, 0, 0, 0, 0)],
+        np.int64,
+    )
+    labels = table[owner]
+    return labels[:, 0].copy(), labels[:, 1].copy(), labels[:, 2:].copy()
 
 
 def flipped(scene: Scene, which: int) -> Scene:

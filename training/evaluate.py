@@ -10,7 +10,7 @@ import cyclopts
 from rich.console import Console
 from rich.progress import track
 
-from engine import Engine
+from engine.engine import Engine
 from training.figures import failure_sheet, plot
 from training.measures import Figures, confusion, mistakes, rates, task_figures
 from training.outcomes import Asked, Outcome, examples, held_out

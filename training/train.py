@@ -16,12 +16,13 @@ import cyclopts
 import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch.utils.data import DataLoader
-from transformers import PaliGemmaForConditionalGeneration
+from transformers import PaliGemmaForConditionalGeneration, PreTrainedTokenizerFast
 
 from training.batches import Batch, SampleStream
 from training.checkpoint import build_processor, export, new_model
-from training.losses import PatchHead, training_loss
+from training.losses import MatchHead, PatchHead, Words, training_loss
 from training.muon import Muon
+from training.scenes import COLOURS, SHAPES
 from training.vocabulary import LOCATIONS
 
 PEAK_LR, MUON_FACTOR, WARMUP_STEPS = 1.5e-3, 1.5, 300
@@ -35,18 +36,18 @@ class Phase:
     lr: float
     sigma: float
     all_share: float
-    patch_weight: float
+    helper_weight: float
 
     @classmethod
     def at(cls, progress: float, step: int) -> Phase:
         warm = min(1.0, (step + 1) / WARMUP_STEPS)
         cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
-        early, middle = min(1.0, progress / 0.6), min(1.0, progress / 0.45)
+        early, middle = min(1.0, progress / 0.6), min(1.0, progress / 0.3)
         return cls(
             lr=warm * max(0.01, cosine),
             sigma=14.0 * (1.5 / 14.0) ** early,
             all_share=0.7 + (0.15 - 0.7) * middle,
-            patch_weight=1.0 + (0.2 - 1.0) * progress,
+            helper_weight=1.0 + (0.2 - 1.0) * progress,
         )
 
 
@@ -57,9 +58,9 @@ class Trainer:
         self.run, self.minutes, self.batch = run, minutes, batch
         self.processor = build_processor()
         tokenizer = self.processor.tokenizer
-        self.first_location = tokenizer.convert_tokens_to_ids(LOCATIONS[0])
         self.model: PaliGemmaForConditionalGeneration = new_model(tokenizer)
-        self.head = PatchHead()
+        self.patch_head = PatchHead(_words(tokenizer))
+        self.match_head = MatchHead()
         self.optimisers = self._optimisers()
         self.average = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
         self.step, self.seconds = 0, 0.0
@@ -72,8 +73,8 @@ class Trainer:
         return self.seconds / 60 / self.minutes
 
     def _optimisers(self) -> list[torch.optim.Optimizer]:
-        modules = (self.model.model.named_parameters(), self.head.named_parameters())
-        named = [(name, p) for parameters in modules for name, p in parameters]
+        modules = (self.model.model, self.patch_head, self.match_head)
+        named = [pair for module in modules for pair in module.named_parameters()]
         hidden = [p for name, p in named if p.ndim == 2 and "embed" not in name and min(p.shape) >= 64]
         others = [p for name, p in named if not any(p is h for h in hidden)]
         return [
@@ -86,10 +87,10 @@ class Trainer:
             optimiser.param_groups[0]["lr"] = PEAK_LR * factor * phase.lr
             optimiser.zero_grad(set_to_none=True)
         loss, parts = training_loss(
-            self.model, self.head, batch, self.first_location, phase.sigma, phase.patch_weight
+            self.model, self.patch_head, self.match_head, batch, phase.sigma, phase.helper_weight
         )
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_([*self.model.parameters(), *self.head.parameters()], 1.0)
+        torch.nn.utils.clip_grad_norm_([p for o in self.optimisers for p in o.param_groups[0]["params"]], 1.0)
         for optimiser in self.optimisers:
             optimiser.step()
         self.step += 1
@@ -101,7 +102,8 @@ class Trainer:
     def save(self) -> None:
         state = {
             "model": self.model.state_dict(),
-            "head": self.head.state_dict(),
+            "patch_head": self.patch_head.state_dict(),
+            "match_head": self.match_head.state_dict(),
             "optimisers": [o.state_dict() for o in self.optimisers],
             "average": self.average,
             "step": self.step,
@@ -114,10 +116,18 @@ class Trainer:
     def _restore(self) -> None:
         state = torch.load(self.run / "state.pt", weights_only=True)
         self.model.load_state_dict(state["model"])
-        self.head.load_state_dict(state["head"])
+        self.patch_head.load_state_dict(state["patch_head"])
+        self.match_head.load_state_dict(state["match_head"])
         for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(saved)
         self.average, self.step, self.seconds = state["average"], state["step"], state["seconds"]
+
+
+def _words(tokenizer: PreTrainedTokenizerFast) -> Words:
+    def ids(words: tuple[str, ...]) -> list[int]:
+        return [tokenizer.convert_tokens_to_ids(f"▁{word}") for word in words]
+
+    return Words(ids(SHAPES), ids(COLOURS), tokenizer.convert_tokens_to_ids(LOCATIONS[0]))
 
 
 def _collate(samples: list[Batch]) -> Batch:
