@@ -41,6 +41,8 @@ class SpatialRequest:
     timeout_s: float
     stream: bool
     model: str | None
+    names: dict[str, str]
+    """What the caller called `object` and `image`: a problem found later names the field that it sent."""
 
 
 async def read_request(request: Request[Any, Any, Any], settings: Settings) -> SpatialRequest:
@@ -149,7 +151,8 @@ def _checked(body: SpatialBody, upload: bytes | None, settings: Settings) -> Spa
     timeout_s = body.timeout_s or settings.default_timeout_s
     if not timeout_s <= settings.max_timeout_s:
         _invalid(f"At most {settings.max_timeout_s:g} seconds can be asked for.", "timeout_s")
-    return SpatialRequest(params, image, header, body.units, timeout_s, body.stream, body.model)
+    names = {"image": field, "object": "object" if body.objects is None else "objects"}
+    return SpatialRequest(params, image, header, body.units, timeout_s, body.stream, body.model, names)
 
 
 def _phrases(body: SpatialBody) -> list[str]:

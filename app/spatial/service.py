@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -114,7 +114,7 @@ class SpatialService:
                 result.cancel()
                 await _cancel(running.ticket)
         if isinstance(outcome, Failure):
-            raise problem_of(outcome)
+            raise problem_of(outcome, running.request.names)
         return running.answer(outcome)
 
     async def stream(self, running: Running) -> AsyncGenerator[bytes, None]:
@@ -133,19 +133,18 @@ class SpatialService:
                     yield _sse("done", running.answer(event))
                 elif isinstance(event, Failure):
                     ended = True
-                    yield _sse("error", problem_of(event).document(running.request_id))
+                    yield _sse("error", problem_of(event, running.request.names).document(running.request_id))
         finally:
             if not ended:
                 await _cancel(running.ticket)
 
 
-def problem_of(failure: Failure) -> ProblemError:
-    """A failure of the worker or the queue, as its caller is told."""
+def problem_of(failure: Failure, names: Mapping[str, str]) -> ProblemError:
+    """A failure of the worker or the queue, as its caller is told; `names` are those of its fields."""
     if failure.problem == "cancelled":
         return ProblemError("unavailable", "The request was cancelled by the server; send it again.")
-    return ProblemError(
-        failure.problem, failure.detail, field=failure.field, retry_after_s=failure.retry_after_s
-    )
+    field = names.get(failure.field, failure.field) if failure.field else None
+    return ProblemError(failure.problem, failure.detail, field=field, retry_after_s=failure.retry_after_s)
 
 
 async def with_silences(events: AsyncIterator[_T], every_s: float) -> AsyncGenerator[_T | None, None]:

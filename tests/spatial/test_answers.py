@@ -112,7 +112,7 @@ def test_the_whole_is_as_bad_as_its_worst_phrase(reasons: list[str], worst: str,
 
 
 def test_failures_become_the_problem_they_name() -> None:
-    problem = problem_of(Failure(problem="invalid-image", detail="half", field="image"))
+    problem = problem_of(Failure(problem="invalid-image", detail="half", field="image"), {})
     assert (problem.status, problem.slug, problem.field) == (422, "invalid-image", "image")
-    assert problem_of(Failure(problem="cancelled", detail="")).status == 503
-    assert problem_of(Failure(problem="never heard of", detail="")).slug == "internal"
+    assert problem_of(Failure(problem="cancelled", detail=""), {}).status == 503
+    assert problem_of(Failure(problem="never heard of", detail=""), {}).slug == "internal"
