@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from app import logs
 from app.admission.connections import REDIS_ERRORS, producer
 from app.admission.embedded import Embedded, free_port
 from app.admission.registry import is_live
@@ -34,7 +35,7 @@ _PYTHON = (sys.executable, "-P", "-m")
 class Commands:
     """What the children run."""
 
-    worker: tuple[str, ...] = (*_PYTHON, "app.admission.worker")
+    worker: tuple[str, ...] = (*_PYTHON, "app.cli", "worker")
     api: tuple[str, ...] = (*_PYTHON, "app.cli", "api")
 
 
@@ -44,6 +45,7 @@ def run_serve(settings: Settings, commands: Commands | None = None) -> int:
     0 after an orderly end; 2 when a child says that the settings cannot work; 1 when one cannot be kept alive
     or the port is taken.
     """
+    logs.configure(settings.log_level, "serve")
     try:
         settings = replace(settings, port=_claim_port(settings.host, settings.port))
     except OSError as error:

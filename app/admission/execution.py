@@ -17,6 +17,7 @@ from app.admission.messages import Event, Failure, Terminal
 from app.admission.translate import Transcript, failure
 from app.admission.worker_queue import Delivery, WorkerQueue
 from app.problems import ProblemError
+from engine.errors import EngineError
 from engine.events import Event as EngineEvent
 from engine.events import Failed, Finished, Found, PhraseEnded
 from engine.request import Request
@@ -83,10 +84,13 @@ class Execution:
 
     async def run(self) -> None:
         """Ends after the final answer is in Redis, or at once when somebody else's is."""
+        answer: Terminal | None
         try:
             answer = await self._answer()
-        except EngineDied:
-            raise
+        except EngineError as error:
+            if error.kind == "closed":
+                raise EngineDied(str(error)) from error
+            answer = failure(error)
         except ProblemError as problem:
             answer = Failure(problem=problem.slug, detail=problem.detail, field=problem.field)
         except Exception as error:
@@ -122,10 +126,8 @@ class Execution:
                 model = self._tools.engine.model_info.name
                 size = decoded.width, decoded.height
                 return transcript.completed(model, *size, decoded.notes, intake_ms, last.metrics)
-            if isinstance(last, Failed) and last.error.kind == "closed":
-                raise EngineDied(str(last.error))
-            if isinstance(last, Failed) and not self._stopped:
-                return failure(last.error)
+            if isinstance(last, Failed) and (not self._stopped or last.error.kind == "closed"):
+                raise last.error
             if last is not None:
                 return None
 

@@ -58,6 +58,8 @@ class Feeder:
         """The one request in flight was lost by another worker; nothing may run beside it."""
         self._lost = False
         """A dead worker left requests: nothing new is taken until they ran, each alone."""
+        self._heard = True
+        """Redis answered the last beat."""
         self._stirred = asyncio.Event()
         self._broken: BaseException | None = None
         """Why this worker cannot go on; what it holds is left to others."""
@@ -152,8 +154,11 @@ class Feeder:
         try:
             self._lost, gone = await self._queue.beat(self._describe(), list(self._running))
         except REDIS_ERRORS as error:
-            log.warning("no heartbeat", error=str(error))
+            if self._heard:
+                log.warning("Redis cannot be reached", error=str(error))
+            self._heard = False
             return
+        self._heard = True
         for name in gone:
             executions[name].cancel()
         if self._lost:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import structlog
 
+from app import logs
 from app.admission.execution import EngineDied, EngineLike
 from app.admission.feeder import Feeder
 from app.child import USAGE_ERROR
@@ -23,6 +26,8 @@ def run_worker(settings: Settings) -> int:
     if settings.redis_url is None:
         print("A worker needs POINTBOX_REDIS_URL.", file=sys.stderr)
         return USAGE_ERROR
+    logs.configure(settings.log_level, "worker")
+    threading.excepthook = _end_process
     from app.intake.decode import decode
     from engine.engine import Engine
     from engine.errors import ModelNotFound
@@ -43,6 +48,12 @@ def run_worker(settings: Settings) -> int:
     return 0
 
 
+def _end_process(uncaught: threading.ExceptHookArgs) -> None:
+    """A thread of the engine has died, and nobody would be answered any more: let another process try."""
+    log.critical("thread died", exc_info=uncaught.exc_value)
+    os._exit(1)
+
+
 async def work(settings: Settings, load: Callable[[], EngineLike], decode: Callable[[bytes], Any]) -> None:
     """Loads the engine and feeds it until a signal comes. Raises what `load` raises."""
     stop = asyncio.Event()
@@ -56,7 +67,3 @@ async def work(settings: Settings, load: Callable[[], EngineLike], decode: Calla
         log.info("worker ended", worker=feeder.id)
     finally:
         await asyncio.to_thread(engine.close)
-
-
-if __name__ == "__main__":
-    sys.exit(run_worker(Settings.load()))
