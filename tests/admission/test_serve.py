@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+from app.admission.messages import Completed
+from tests.admission.fakes import answer, ask, until
 from tests.admission.services import (
     START_S,
     children,
@@ -133,3 +135,18 @@ async def wait_for_load(client, load):
             if models and models[0]["load"] >= load:
                 return
             await asyncio.sleep(0.05)
+
+
+async def test_sigterm_drains_a_worker(settings, client):
+    environ = {**settings.to_environ(), "FAKE_HOLD_S": "0.5"}
+    with service(fake("worker"), **environ) as worker:
+        await until(lambda: _is_ready(client))
+        tickets = [await ask(client, f"hold {n}") for n in range(5)]
+        await anext(tickets[-1].events())
+        assert await worker.end(signal.SIGTERM) == 0
+        answers = [await answer(ticket) for ticket in tickets]
+    assert all(isinstance(done, Completed) for done in answers)
+
+
+async def _is_ready(client):
+    return (await client.ready())[0]
