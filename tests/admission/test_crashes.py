@@ -13,6 +13,7 @@ from app.admission.messages import (
     Completed,
     SpatialParams,
 )
+from app.admission.registry import LEASE_S
 from app.admission.worker_queue import report_gone
 from tests.admission.fakes import (
     PATIENCE_S,
@@ -54,6 +55,17 @@ async def test_without_a_supervisor_the_lease_ends(client, start_work):
     engine.release.set()
     await start_work(engine)
     assert isinstance(await answer(ticket), Completed)
+
+
+async def test_a_request_that_takes_longer_than_the_lease_stays_where_it_is(client, start_work):
+    first = await start_work()
+    ticket = await ask(client, "hold")
+    await until(lambda: first.engine.runs)
+    second = await start_work()
+    await asyncio.sleep(LEASE_S + 0.5)
+    first.engine.release.set()
+    assert isinstance(await answer(ticket), Completed)
+    assert (len(first.engine.runs), second.engine.runs) == (1, [])
 
 
 async def test_a_request_that_crashes_each_worker_is_given_up_and_its_neighbours_are_answered(

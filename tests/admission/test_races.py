@@ -9,6 +9,7 @@ import uuid
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from app.admission.client import AdmissionClient
 from app.admission.messages import (
     Completed,
     Failure,
@@ -119,6 +120,37 @@ async def test_events_of_an_old_attempt_and_after_the_end_are_refused(client, qu
     done = completed(one.box, two.box)
     assert await second.finish(new, done)
     assert [event async for event in ticket.events()] == [one, two, done]
+
+
+async def test_an_old_attempt_is_refused_from_the_same_worker_too(client, queue_of, redis, settings):
+    queue = queue_of("w1")
+    await queue.beat(info("w1"), [])
+    ticket = await ask(client, "cat")
+    (old,) = await queue.take(8)
+    await report_gone(redis, settings.namespace, "w1")  # which was wrong: it lives
+    new = await queue.reclaim()
+    assert new is not None
+    assert not await queue.emit(old, 0, [ObjectEvent(0, (0.1, 0.1, 0.2, 0.2), 0.9)])
+    assert not await queue.finish(old, completed())
+    _, gone = await queue.beat(info("w1"), [old.key])
+    assert gone == {old.id}
+    assert await queue.finish(new, completed())
+    assert isinstance(await answer(ticket), Completed)
+
+
+async def test_replies_to_an_api_that_is_gone_do_not_stay(settings, queue_of, redis):
+    client = await AdmissionClient.connect(settings.redis_url, settings.namespace)
+    queue = queue_of("w1")
+    await queue.beat(info("w1"), [])
+    await ask(client, "cat")
+    (delivery,) = await queue.take(8)
+    for task in client._tasks:
+        task.cancel()
+    await asyncio.wait(client._tasks)
+    assert await queue.finish(delivery, completed())
+    assert await redis.xlen(client._reply) == 1
+    assert await redis.pttl(client._reply) > 0
+    await client.close()
 
 
 async def test_events_lost_on_the_way_are_in_the_answer(client, queue_of, redis):
