@@ -152,7 +152,7 @@ async def _spawn(recipe: Recipe) -> asyncio.subprocess.Process:
         stdout=asyncio.subprocess.DEVNULL if recipe.quiet else None,
         stderr=asyncio.subprocess.DEVNULL if recipe.quiet else None,
         start_new_session=True,  # a Ctrl-C in the terminal reaches the parent only, which ends all in order
-        preexec_fn=lambda: _die_with(parent),
+        preexec_fn=lambda: die_with(parent),
     )
     assert process.stdin is not None
     with contextlib.suppress(ConnectionError):
@@ -162,7 +162,7 @@ async def _spawn(recipe: Recipe) -> asyncio.subprocess.Process:
     return process
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """In the child, before its program starts: the kernel shall kill it when the parent dies."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

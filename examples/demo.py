@@ -8,6 +8,7 @@ Ends with 0 when every answer came and the service stopped cleanly.
 from __future__ import annotations
 
 import http.client
+import os
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from urllib.parse import urlencode
 import msgspec
 from PIL import Image
 
+from app.child import die_with
 from app.draw import draw_answer
 from app.spatial.schemas import DetectAnswer, PointAnswer
 
@@ -65,7 +67,10 @@ def service() -> Iterator[int]:
         port: int = probe.getsockname()[1]
     with tempfile.TemporaryFile() as log:
         command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
-        process = subprocess.Popen(command, cwd=HERE.parent, stdout=log, stderr=log)
+        parent = os.getpid()
+        process = subprocess.Popen(
+            command, cwd=HERE.parent, stdout=log, stderr=log, preexec_fn=lambda: die_with(parent)
+        )
         try:
             wait_until_ready(process, port, log)
             yield port

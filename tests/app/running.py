@@ -17,6 +17,8 @@ from typing import Any
 
 import httpx
 
+from app.child import die_with
+
 TRUTH = Path("examples/truth.json")
 CORNERS = ("x_min", "y_min", "x_max", "y_max")
 
@@ -36,7 +38,14 @@ def serving(log: Path, **environ: str) -> Iterator[Service]:
         port = probe.getsockname()[1]
     with log.open("wb") as out:
         command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
-        process = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, **environ})
+        parent = os.getpid()
+        process = subprocess.Popen(
+            command,
+            stdout=out,
+            stderr=out,
+            env={**os.environ, **environ},
+            preexec_fn=lambda: die_with(parent),
+        )
     service = Service(f"http://127.0.0.1:{port}", process, log)
     try:
         wait_until_ready(service)
