@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +30,9 @@ from engine.errors import EngineError
 from engine.events import EngineMetrics, Failed, Finished, Found, PhraseEnded
 from grammars.types import Box
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
+GATE = os.environ.get("FAKE_GATE", "/nonexistent")
+"""A file; once it exists, the gate is open."""
 METRICS = EngineMetrics(
     prepare_ms=1, wait_ms=1, prefill_ms=1, decode_ms=1, ttft_ms=1, total_ms=4,
     input_tokens=7, output_tokens=5, cached_tokens=0,
@@ -61,8 +64,8 @@ class Server:
 class FakeEngine:
     """Answers each phrase with three boxes; the phrase may ask for something else.
 
-    hold: waits until `release`, or FAKE_HOLD_S; slow: waits long after its first box; bad: fails;
-    die: kills the process.
+    hold: waits until `release`, or until the gate is open; slow: waits long after its first box; bad: fails;
+    die: opens the gate and kills the process.
     `runs` is the order in which requests began, `together` how many ran when each began.
     """
 
@@ -113,15 +116,13 @@ class FakeEngine:
         if self.died:
             raise EngineError("closed", "the engine has ended")
         if "die" in phrase:
-            time.sleep(0.2)
+            Path(GATE).touch()
             os.kill(os.getpid(), signal.SIGKILL)
         for number in range(3):
             if number == 1 and "slow" in phrase:
                 stop.wait(PATIENCE_S)
             if number == 1 and "hold" in phrase:
-                held_s = float(os.environ.get("FAKE_HOLD_S", PATIENCE_S))
-                until_s = time.monotonic() + held_s
-                while not (stop.is_set() or self.release.is_set()) and time.monotonic() < until_s:
+                while not (stop.is_set() or self.release.is_set() or os.path.exists(GATE)):
                     time.sleep(0.005)
             if stop.is_set():
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
 import os
 import re
@@ -22,7 +23,7 @@ from PIL import Image
 from tests.admission.fakes import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
-START_S = 60.0
+START_S = 120.0
 
 
 class Service:
@@ -138,15 +139,12 @@ def picture(number: int = 0) -> bytes:
 
 
 async def detect(
-    client: httpx.AsyncClient, phrase: str, image: bytes | None = None, **query: Any
+    client: httpx.AsyncClient, phrase: str | list[str], image: bytes | None = None
 ) -> httpx.Response:
-    """POST /v1/detect with a raw body."""
-    return await client.post(
-        "/v1/detect",
-        params={"object": phrase, "timeout_s": PATIENCE_S, **query},
-        content=image or picture(),
-        headers={"content-type": "image/png"},
-    )
+    """POST /v1/detect as JSON."""
+    body: dict[str, Any] = {"object": phrase} if isinstance(phrase, str) else {"objects": phrase}
+    body |= {"image": base64.b64encode(image or picture()).decode(), "timeout_s": PATIENCE_S}
+    return await client.post("/v1/detect", json=body)
 
 
 def http(service: Service) -> httpx.AsyncClient:

@@ -30,32 +30,36 @@ def scene(number: int) -> bytes:
 
 
 async def test_kill_9_of_the_engine_worker_while_20_requests_wait(shared_server):
-    """Few rows, so that most wait in Redis and some are in the engine when it dies."""
+    """Three wide requests on few rows: one is in the engine when it dies, the others wait in Redis."""
     namespace = f"real-{os.getpid()}"
     settings = {"REDIS_URL": shared_server.url, "NAMESPACE": namespace, "MAX_BATCH": "4", "PORT": "0"}
     environ = {f"POINTBOX_{name}": value for name, value in settings.items()}
     await until(lambda: pings(shared_server.url))
     redis = producer(shared_server.url)
-    usage = f"pb1:{{{namespace}}}:usage:anonymous"
+    prefix = f"pb1:{{{namespace}}}:"
 
-    async def answered() -> int:
-        return int(await redis.hget(usage, "completed") or 0)
+    async def in_the_engine() -> bool:
+        states = [await redis.hget(key, "state") for key in await redis.keys(prefix + "req:*")]
+        return b"taken" in states
+
+    async def all_admitted() -> bool:
+        return int(await redis.hget(prefix + "open", "depth")) == 20
 
     with service([sys.executable, "-m", "app.cli", "serve"], **environ) as running:
         await running.ready()
         worker = running.child("app.cli worker")
         async with http(running) as client:
-            asked = [
-                asyncio.create_task(detect(client, PHRASES[n % 4], scene(n), timeout_s=60)) for n in range(20)
-            ]
-            await until(answered)
+            asked = [asyncio.create_task(detect(client, [PHRASES[n]] * 12, scene(n))) for n in range(3)]
+            await until(in_the_engine)
+            os.kill(worker, signal.SIGSTOP)
+            asked += [asyncio.create_task(detect(client, PHRASES[n % 4], scene(n))) for n in range(3, 20)]
+            await until(all_admitted)
+            assert await in_the_engine()
             os.kill(worker, signal.SIGKILL)
-            assert await answered() < 20
             answers = await asyncio.gather(*asked)
         assert [answer.status_code for answer in answers] == [200] * 20
-        assert [answer.json()["phrases"][0]["object"] for answer in answers] == [
-            PHRASES[n % 4] for n in range(20)
-        ]
-        assert await redis.hgetall(usage) == {b"completed": b"20"}
+        labels = [answer.json()["phrases"][0]["object"] for answer in answers]
+        assert labels == [PHRASES[n % 4] for n in range(20)]
+        assert await redis.hgetall(prefix + "usage:anonymous") == {b"completed": b"20"}
         assert await running.end(signal.SIGTERM) == 0
     await redis.aclose()
