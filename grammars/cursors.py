@@ -34,13 +34,20 @@ class Cursors:
         self.state = np.zeros(rows, np.int32)
         self.low = np.zeros(rows, np.int32)
         self.high = np.full(rows, BINS - 1, np.int32)
-        self._values = np.full((rows, 2 + int(grammar.place.max())), -1, np.int32)
+        self._values = np.full((rows, self.width(grammar)), -1, np.int32)
         """Bins of the open object at 1 + slot; the last column stays -1, one below every bin."""
         self._probabilities = np.ones((rows, 1 + int(grammar.place.max())))
         """Of the token before the open object's coordinates, then of these."""
+        self._last = np.zeros(rows, np.int64)
+
+    @staticmethod
+    def width(grammar: Grammar) -> int:
+        """Columns of the values of an open object."""
+        return 2 + int(grammar.place.max())
 
     def start(self, row: int, task: Task) -> None:
         """A new answer begins in a row."""
+        self._values[row] = -1
         self._enter(np.array([row]), np.array([self._grammar.initial(task)]))
         self._probabilities[row, 0] = 1.0
 
@@ -49,7 +56,16 @@ class Cursors:
 
     def label_due(self, rows: Rows) -> Flags:
         """Whether the next tokens of a row are those of its label, which are not sampled."""
-        return self._grammar.after_label[self.state[rows]] != NO_STATE
+        due: Flags = self._grammar.after_label[self.state[rows]] != NO_STATE
+        return due
+
+    def before_label(self, rows: Rows) -> Flags:
+        """Whether the next token of a row, whatever it is, is followed by a label."""
+        return self._grammar.before_label[self.state[rows]]
+
+    def last_token(self, row: int) -> int:
+        """The id of the last token that a row took."""
+        return int(self._grammar.alphabet[self._last[row]])
 
     def advance(self, rows: Rows, positions: Rows, probabilities: npt.NDArray[np.floating]) -> Flags:
         """Take one token per row, at alphabet positions [n]; which rows completed an object.
@@ -65,6 +81,7 @@ class Cursors:
         wrong |= following == NO_STATE
         if wrong.any():
             raise ValueError(f"token {int(grammar.alphabet[positions[wrong][0]])} is not allowed here")
+        self._last[rows] = positions
         self._values[rows, place] = values
         self._probabilities[rows, place] = probabilities
         self._enter(rows, following)

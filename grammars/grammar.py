@@ -22,6 +22,7 @@ class Grammar:
     task [S]        index into TASKS
     place [S, C]    1 + slot of a coordinate token, 0 for any other
     complete [S, C] whether the token completes an object
+    before_label [S] whether any token from here leads to a label
     lower [S]       1 + slot of the lower coordinate that the expected one must exceed, NO_LOWER where none
     top [S]         highest bin that the expected coordinate may take
     """
@@ -59,7 +60,8 @@ class Grammar:
 
     def _stack(self) -> None:
         total = 0
-        dense, after = [], []
+        dense: list[Ints] = []
+        after: list[Ints] = []
         for task, automaton in self.automata.items():
             self.offset[task] = total
             for table, rows in (
@@ -72,6 +74,7 @@ class Grammar:
         self.next_state: Ints = np.ascontiguousarray(columns, np.int32)
         self.class_of: Ints = class_of.reshape(-1).astype(np.int32)
         self.after_label: Ints = np.concatenate(after).astype(np.int32)
+        self.before_label: Flags = _before_label(np.concatenate(dense), self.after_label)
         self.final: Flags = np.concatenate(
             [np.arange(len(a.slot)) == a.final for a in self.automata.values()]
         )
@@ -96,6 +99,17 @@ class Grammar:
         uppers = range(slot + 1, self.dialect.arity(task))
         is_lower = any(self.dialect.lower_slot(task, upper) == slot for upper in uppers)
         return NO_LOWER if lower is None else lower + 1, BINS - 2 if is_lower else BINS - 1
+
+
+def _before_label(dense: Ints, after_label: Ints) -> Flags:
+    """States whose every token leads to a label; a token that only may is a fault of the expression."""
+    allowed = dense != NO_STATE
+    leads = allowed & (after_label[dense] != NO_STATE)
+    every = (leads == allowed).all(axis=1) & allowed.any(axis=1)
+    if (leads.any(axis=1) & ~every).any():
+        raise ValueError("a label must follow every token of a state or none")
+    flags: Flags = every
+    return flags
 
 
 class Cursor:
