@@ -62,6 +62,8 @@ class Settings:
                 raise SettingsError(f"{name} must be greater than 0, not {getattr(self, name)}")
         if self.tenant_queue_bytes < self.body_limit_bytes:
             raise SettingsError("tenant_queue_bytes must be at least body_limit_bytes")
+        if self.redis_url is not None and not self.redis_url.startswith(("redis://", "rediss://", "unix://")):
+            raise SettingsError("redis_url must start with redis://, rediss:// or unix://")
         if not self.namespace or set(self.namespace) & set("{}: \n"):
             raise SettingsError(f"namespace must be a plain word, not {self.namespace!r}")
 

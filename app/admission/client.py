@@ -193,7 +193,8 @@ class AdmissionClient:
             self._conclude(ticket, decode_terminal(answer[1]))
 
     def _conclude(self, ticket: Ticket, terminal: Terminal) -> None:
-        self._tickets.pop(ticket.id, None)
+        if self._tickets.get(ticket.id) is ticket:
+            del self._tickets[ticket.id]
         ticket.conclude(terminal)
 
     def _abandon(self, ticket: Ticket, problem: str, detail: str) -> None:

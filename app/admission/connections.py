@@ -66,6 +66,5 @@ def _pool(url: str, max_connections: int) -> BlockingConnectionPool:
         retry=Retry(NoBackoff(), 0),
         socket_timeout=None,
         socket_connect_timeout=CONNECT_TIMEOUT_S,
-        socket_keepalive=True,
         protocol=2,
     )

@@ -61,7 +61,8 @@ class Server:
 class FakeEngine:
     """Answers each phrase with three boxes; the phrase may ask for something else.
 
-    hold: waits until `release`; slow: waits long after its first box; bad: fails; die: kills the process.
+    hold: waits until `release`, or FAKE_HOLD_S; slow: waits long after its first box; bad: fails;
+    die: kills the process.
     `runs` is the order in which requests began, `together` how many ran when each began.
     """
 
@@ -112,13 +113,15 @@ class FakeEngine:
         if self.died:
             raise EngineError("closed", "the engine has ended")
         if "die" in phrase:
-            time.sleep(float(os.environ.get("FAKE_DIE_AFTER_S", "0.2")))
+            time.sleep(0.2)
             os.kill(os.getpid(), signal.SIGKILL)
         for number in range(3):
             if number == 1 and "slow" in phrase:
                 stop.wait(PATIENCE_S)
             if number == 1 and "hold" in phrase:
-                while not (stop.is_set() or self.release.is_set()):
+                held_s = float(os.environ.get("FAKE_HOLD_S", PATIENCE_S))
+                until_s = time.monotonic() + held_s
+                while not (stop.is_set() or self.release.is_set()) and time.monotonic() < until_s:
                     time.sleep(0.005)
             if stop.is_set():
                 return

@@ -27,6 +27,7 @@ def test_a_child_reads_the_same_settings():
         ({"POINTBOX_PORT": "70000"}, "port"),
         ({"POINTBOX_MODE": "fast"}, "pipelined"),
         ({"POINTBOX_MAX_BATCH": "0"}, "max_batch"),
+        ({"POINTBOX_REDIS_URL": "localhost:6379"}, "redis://"),
         ({"POINTBOX_NAMESPACE": "a:b"}, "namespace"),
         ({"POINTBOX_TENANT_QUEUE_BYTES": "1000"}, "tenant_queue_bytes"),
         ({"POINTBOX_DEFAULT_TIMEOUT_S": "nan"}, "default_timeout_s"),

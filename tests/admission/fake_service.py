@@ -1,0 +1,38 @@
+"""`pointbox serve` with the fake engine in its worker, as a program: python FILE ROLE."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from app.admission.worker import work
+from app.serve import Commands, run_serve
+from app.settings import Settings
+from tests.admission.fakes import FakeEngine, fake_decode
+
+
+def worker() -> int:
+    engine = FakeEngine()
+    asyncio.run(work(Settings.load(), lambda: engine, fake_decode))
+    return 0
+
+
+def serve(role: str) -> int:
+    """A service whose worker has this role."""
+    command = (sys.executable, __file__, role)
+    return run_serve(Settings.load(port=0), Commands(worker=command))
+
+
+ROLES = {
+    "serve": lambda: serve("worker"),
+    "serve-broken": lambda: serve("broken"),
+    "serve-misconfigured": lambda: serve("misconfigured"),
+    "worker": worker,
+    "broken": lambda: 3,
+    "misconfigured": lambda: 2,
+}
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(ROLES[sys.argv[1]]())

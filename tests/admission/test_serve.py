@@ -1,0 +1,152 @@
+"""The supervisor: it starts, restarts and ends its children, and none outlives it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from app.admission.messages import Completed
+from tests.admission.fakes import answer, ask, until
+from tests.admission.services import (
+    START_S,
+    children,
+    detect,
+    fake,
+    http,
+    picture,
+    service,
+    wait_gone,
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_start_answer_and_an_orderly_end(number):
+    with service(fake("serve")) as running:
+        await running.ready()
+        pids = children(running.process.pid)
+        assert len(pids) == 3
+        async with http(running) as client:
+            answer = await detect(client, "cat")
+            assert (await client.get("/readyz")).status_code == 200
+        assert (answer.status_code, len(answer.json()["objects"])) == (200, 3)
+        assert await running.end(number) == 0
+        wait_gone(pids)
+
+
+async def test_sigterm_under_load_answers_everybody():
+    with service(fake("serve"), FAKE_HOLD_S="1") as running:
+        await running.ready()
+        async with http(running) as client:
+            asked = [asyncio.create_task(detect(client, f"hold {n}", picture(n))) for n in range(20)]
+            await wait_for_load(client, 20)
+            assert await running.end(signal.SIGTERM) == 0
+            answers = await asyncio.gather(*asked)
+        assert [answer.status_code for answer in answers] == [200] * 20
+        assert {answer.json()["phrases"][0]["object"] for answer in answers} == {
+            f"hold {n}" for n in range(20)
+        }
+
+
+async def test_kill_9_of_the_supervisor_leaves_no_process():
+    with service(fake("serve")) as running:
+        await running.ready()
+        pids = children(running.process.pid)
+        assert len(pids) == 3
+        running.process.kill()
+        wait_gone(pids)
+
+
+async def test_kill_9_of_the_worker_and_everybody_is_answered_once():
+    with service(fake("serve"), FAKE_HOLD_S="0.3") as running:
+        await running.ready()
+        worker = running.child("fake_service.py worker")
+        async with http(running) as client:
+            asked = [asyncio.create_task(detect(client, f"hold {n}", picture(n))) for n in range(20)]
+            await wait_for_load(client, 20)
+            os.kill(worker, signal.SIGKILL)
+            answers = await asyncio.gather(*asked)
+        assert [answer.status_code for answer in answers] == [200] * 20
+        assert all(len(answer.json()["objects"]) == 3 for answer in answers)
+
+
+async def test_a_request_that_kills_each_worker_gets_503_and_its_neighbours_200():
+    with service(fake("serve"), FAKE_HOLD_S="0.5") as running:
+        await running.ready()
+        async with http(running) as client:
+            asked = [asyncio.create_task(detect(client, phrase)) for phrase in ("hold a", "die", "hold b")]
+            first, poison, second = await asyncio.gather(*asked)
+            assert poison.status_code == 503
+            assert poison.json()["type"] == "/problems/worker-crashed"
+            assert (first.status_code, second.status_code) == (200, 200)
+            assert (await detect(client, "cat")).status_code == 200
+
+
+async def test_valkey_dies_and_the_service_recovers():
+    with service(fake("serve")) as running:
+        await running.ready()
+        valkey = running.child("valkey-server")
+        async with http(running) as client:
+            waiting = asyncio.create_task(detect(client, "slow"))
+            await wait_for_load(client, 1)
+            os.kill(valkey, signal.SIGKILL)
+            lost = await waiting
+            assert lost.status_code == 503
+            assert lost.json()["type"] == "/problems/unavailable"
+            async with asyncio.timeout(START_S):
+                while (await detect(client, "cat")).status_code != 200:
+                    await asyncio.sleep(0.05)
+        assert await running.end(signal.SIGTERM) == 0
+
+
+async def test_a_worker_that_never_gets_ready_ends_the_service():
+    with service(fake("serve-broken")) as running:
+        assert await running.exit_status() == 1
+        assert "The engine worker ended 5 times without ever being ready; giving up." in running.text
+
+
+async def test_a_worker_that_says_the_settings_are_wrong_ends_the_service_at_once():
+    with service(fake("serve-misconfigured")) as running:
+        assert await running.exit_status() == 2
+        assert "The engine worker cannot start." in running.text
+
+
+def test_a_port_in_use_is_one_clear_line():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.strip() == f"Cannot listen on 127.0.0.1:{port}: Address already in use."
+
+
+async def wait_for_load(client, load):
+    """Until the worker has this many phrases in flight, as its heartbeat tells."""
+    async with asyncio.timeout(START_S):
+        while True:
+            models = (await client.get("/v1/models")).json()["models"]
+            if models and models[0]["load"] >= load:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def test_sigterm_drains_a_worker(settings, client):
+    environ = {**settings.to_environ(), "FAKE_HOLD_S": "0.5"}
+    with service(fake("worker"), **environ) as worker:
+        await until(lambda: _is_ready(client))
+        tickets = [await ask(client, f"hold {n}") for n in range(5)]
+        await anext(tickets[-1].events())
+        assert await worker.end(signal.SIGTERM) == 0
+        answers = [await answer(ticket) for ticket in tickets]
+    assert all(isinstance(done, Completed) for done in answers)
+
+
+async def _is_ready(client):
+    return (await client.ready())[0]

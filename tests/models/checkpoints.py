@@ -1,0 +1,72 @@
+"""Small checkpoint folders with untrained weights: whatever they say must still be grammatical."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import torch
+from transformers import PaliGemmaConfig, PaliGemmaForConditionalGeneration
+
+from engine.models.registry import CHECKPOINTS
+
+TINY = CHECKPOINTS / "tiny"
+EOS_ID, START_ID = 1, 446
+FILES = ("tokenizer.json", "tokenizer_config.json", "processor_config.json", "generation_config.json")
+
+
+def random_checkpoint(folder: Path, seed: int, *, mixing: float = 1.0, endless: bool = False) -> Path:
+    """The default architecture with random weights; lists of all lengths.
+
+    mixing: how much attention and MLPs add to the residual stream; with 0 the next token depends on the
+        last one alone, so that an answer repeats one object.
+    endless: the end of the answer is never the likelier choice.
+    """
+    config = json.loads((TINY / "config.json").read_text(encoding="utf-8"))
+    processor = json.loads((TINY / "processor_config.json").read_text(encoding="utf-8"))
+    return _write(folder, config, processor, seed, mixing, endless)
+
+
+def public_checkpoint(folder: Path, seed: int, *, mixing: float = 1.0) -> Path:
+    """As the public PaliGemma checkpoints are: no dialect of ours, image and prompt one prefix.
+
+    49 image tokens, which are no whole number of pages, and two key-value heads for four query heads.
+    """
+    config = json.loads((TINY / "config.json").read_text(encoding="utf-8"))
+    processor = json.loads((TINY / "processor_config.json").read_text(encoding="utf-8"))
+    del config["pointbox_dialect"], config["pointbox_prefix"]
+    config["vision_config"] |= {"image_size": 112, "num_image_tokens": 49}
+    config["text_config"] |= {"num_image_tokens": 49, "num_attention_heads": 4, "num_key_value_heads": 2}
+    processor["image_processor"] |= {"image_seq_length": 49, "size": {"height": 112, "width": 112}}
+    return _write(folder, config, processor, seed, mixing, endless=False)
+
+
+def _write(folder: Path, config: dict, processor: dict, seed: int, mixing: float, endless: bool) -> Path:
+    model = PaliGemmaForConditionalGeneration(PaliGemmaConfig(**config))
+    _fill(model, torch.Generator().manual_seed(seed), mixing, endless)
+    model.save_pretrained(folder)
+    for name in FILES:
+        shutil.copy(TINY / name, folder / name)
+    (folder / "config.json").write_text(json.dumps(config | {"dtype": "float32"}), encoding="utf-8")
+    (folder / "processor_config.json").write_text(json.dumps(processor), encoding="utf-8")
+    return folder
+
+
+@torch.no_grad()
+def _fill(
+    model: PaliGemmaForConditionalGeneration, chance: torch.Generator, mixing: float, endless: bool
+) -> None:
+    for name, weight in model.named_parameters():
+        if weight.ndim < 2:
+            weight.copy_(0.1 * torch.randn(weight.shape, generator=chance) + (".layer_norm" in name))
+            continue
+        scale = mixing if name.endswith(("o_proj.weight", "down_proj.weight")) else 1.0
+        fan_in = weight[0].numel()
+        weight.copy_(torch.randn(weight.shape, generator=chance) * scale * fan_in**-0.5)
+    table = model.get_input_embeddings().weight
+    table[EOS_ID] = table[START_ID] + 0.3 * table[EOS_ID]  # so that lists end sooner or later
+    if endless:
+        away = torch.randn(table.shape[1], generator=chance) * table.shape[1] ** -0.5
+        table += away
+        table[EOS_ID] = -away
