@@ -42,10 +42,7 @@ ImageLike = Image.Image | npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """A moment's counts; pages are blocks of KV.
-
-    vision_images, prefill_tokens: images through the vision tower, image and prompt tokens, since the start.
-    """
+    """A moment's counts; pages are blocks of KV."""
 
     rows_active: int
     rows_max: int
@@ -54,6 +51,12 @@ class Stats:
     pages_cached: int
     pages_held: int
     pages_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Since the start: images through the vision tower, image and prompt tokens prefilled."""
+
     vision_images: int
     prefill_tokens: int
 
@@ -102,9 +105,9 @@ class Engine:
     A context manager: leaving it closes the engine.
     """
 
-    def __init__(self, model: Model, device: Device, options: Options | None = None) -> None:
+    def __init__(self, model: Model, device: Device, **given: Any) -> None:
         """See `load`; takes a model and a device that are there already."""
-        options = options or Options()
+        options = Options(**given)
         self.model_info: ModelInfo = model.info
         self._device, self._max_batch = device, options.max_batch
         _check(model, options)
@@ -143,7 +146,7 @@ class Engine:
             raise EngineError("invalid-request", f"unknown device {device!r}: use cpu", "device")
         machine = CpuDevice()
         try:
-            return cls(load_model(str(model), machine.torch_device), machine, Options(**options))
+            return cls(load_model(str(model), machine.torch_device), machine, **options)
         except BaseException:
             machine.close()
             raise
@@ -235,6 +238,10 @@ class Engine:
         self._loop.post(lambda: answer.put(self._stats()))
         return answer.get()
 
+    def counts(self) -> Counts:
+        """What prefilling cost so far."""
+        return Counts(*self._loop.executor.counts())
+
     def check_integrity(self) -> None:
         """Raises AssertionError unless every page is accounted for, and none is held while idle."""
         answer: SimpleQueue[AssertionError | None] = SimpleQueue()
@@ -282,7 +289,6 @@ class Engine:
 
     def _stats(self) -> Stats:
         pool = self._pool
-        images, tokens = self._loop.executor.counts()
         return Stats(
             rows_active=self._loop.scheduler.running,
             rows_max=self._max_batch,
@@ -291,8 +297,6 @@ class Engine:
             pages_cached=pool.cached,
             pages_held=pool.held,
             pages_total=pool.total,
-            vision_images=images,
-            prefill_tokens=tokens,
         )
 
 

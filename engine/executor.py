@@ -38,7 +38,7 @@ class Executor:
     def __init__(
         self, model: Model, device: Device, cache: KvCache, max_batch: int, placement: Placement
     ) -> None:
-        self._device, self._max_batch, self._placement = device, max_batch, placement
+        self._device, self._placement = device, placement
         self._grammar = model.grammar
         self._page_size = cache.page_size
         where = device.torch_device
@@ -57,10 +57,6 @@ class Executor:
         self._alphabet = torch.from_numpy(model.grammar.alphabet).long().to(where)
         self._sampler = Sampler(model.grammar, where)
         self._table_width = width
-
-    def bucket(self, count: int) -> int:
-        """Rows of a step of `count` sequences: a power of two, at most `max_batch`."""
-        return int(min(self._max_batch, 1 << (count - 1).bit_length()))
 
     def launch(self, slot_index: int, step: Step, index: npt.NDArray[np.int64]) -> None:
         """Enqueue the forward of a step.

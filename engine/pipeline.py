@@ -76,7 +76,10 @@ class Pipeline(Generic[Work]):
     def finalize(self, step: InFlight[Work]) -> None:
         earlier = [s for s in self._steps if s.number < step.number]
         if step not in self._steps or any(self._after_commit or not s.finalized for s in earlier):
-            raise PipelineError(f"step {step.number} is finalized before its turn")
+            moment = "commit" if self._after_commit else "finalization"
+            raise PipelineError(
+                f"step {step.number} is finalized before the {moment} of an earlier one ended"
+            )
         if step.finalized:
             raise PipelineError(f"step {step.number} is finalized twice")
         step.finalized = True

@@ -12,7 +12,7 @@ from engine.pages import PagePool
 from engine.request import Priority
 from engine.sequence import Sequence
 from engine.steps import Decode, Extend, Prefill, Step
-from grammars.cursors import Cursors
+from grammars.cursors import Cursors, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Scheduler:
         self._holding: dict[Priority, int] = {"interactive": 0, "batch": 0}
         self._free_rows = list(range(limits.max_batch - 1, -1, -1))
         self._running: list[Sequence] = []
-        self._ready: Decode | None = None
-        """The decode step of everyone who may go on, until that changes."""
+        self._ready: tuple[list[Sequence], Rows] | None = None
+        """Everyone who may go on and their rows, until that changes."""
         self._last_was_prefill = False
         self.length = np.zeros(limits.max_batch + 1, np.int64)
         self.tokens = np.zeros(limits.max_batch + 1, np.int64)
@@ -115,7 +115,6 @@ class Scheduler:
         """Every sequence of a launched step gets one more token, and those with no room left are noted."""
         if isinstance(step, Decode):
             self.length[step.rows] += 1
-        step.last = []
         for sequence in step.sequences:
             sequence.launched += 1
             sequence.used += 1
@@ -128,8 +127,8 @@ class Scheduler:
     def _ready_decode(self) -> Decode | None:
         if self._ready is None:
             ready = [s for s in self._running if not s.finalized and s.used < s.max_tokens]
-            self._ready = Decode(ready, self._padded(ready)) if ready else None
-        return self._ready
+            self._ready = ready, self._padded(ready)
+        return Decode(*self._ready) if self._ready[0] else None
 
     def _split_labels(self, decode: Decode | None) -> tuple[Decode | None, Extend | None]:
         """Rows whose label is due extend, rows about to learn that it is sit out, the others decode."""
@@ -163,12 +162,12 @@ class Scheduler:
             sequence.used += len(sequence.label)
         return step
 
-    def _padded(self, sequences: list[Sequence]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _padded(self, sequences: list[Sequence]) -> Rows:
         """Rows, filled up with the reserved one to a power of two or the whole batch."""
-        count = len(sequences)
+        count = max(1, len(sequences))
         bucket = min(self._limits.max_batch, 1 << (count - 1).bit_length())
         rows = np.full(bucket, self._limits.max_batch, np.int64)
-        rows[:count] = [s.row for s in sequences]
+        rows[: len(sequences)] = [s.row for s in sequences]
         return rows
 
     @property
