@@ -1,1 +1,1 @@
-"""The pipelined decode engine.  `from engine.engine import Engine` brings torch; this package alone does not."""
+"""The pipelined decode engine.  `engine.engine` brings torch; this package alone does not."""

@@ -10,26 +10,29 @@ from collections.abc import Sequence as Listing
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from engine.answer import Answer, collect
+from engine.attention import KvCache
 from engine.device.base import Device
 from engine.device.cpu import CpuDevice
 from engine.errors import EngineError
 from engine.events import Event, Failed, Finished
-from engine.executor import Executor
+from engine.executor import Executor, Placement
 from engine.loop import EngineLoop, Mode
 from engine.models.base import Model, ModelInfo
 from engine.models.registry import load_model
 from engine.pages import PagePool
 from engine.prepare import Preparation
 from engine.request import Request
-from engine.scheduler import Scheduler
+from engine.scheduler import Limits, Scheduler
 from engine.sequence import Ask, Sequence
 from engine.trace import Trace
+from grammars.cursors import Cursors
 from grammars.types import Region, Task
 
 PAGE_SIZE = 16
@@ -50,6 +53,41 @@ class Stats:
     pages_total: int
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Since the start: images through the vision tower, image and prompt tokens prefilled."""
+
+    vision_images: int
+    prefill_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How an engine runs.
+
+    mode: "pipelined", or "blocking", the reference: the same functions in another order.
+    placement: where sampling finds grammar states; "device" never waits for a commit, but cannot write
+        labels.
+    max_batch: rows, that is sequences that decode together.
+    pages: blocks of 16 tokens of KV; by default enough for half of `max_batch` rows at full context and
+        256 cached images.
+    prefill_tokens: image and prompt tokens that one prefill step computes at most.
+    batch_share: part of the rows that batch sequences hold at most while interactive ones are there.
+    max_tokens: tokens per phrase at most, by default what `max_objects` needs.
+    trace: records what ran when.
+    """
+
+    mode: Mode = "pipelined"
+    placement: Placement = "host"
+    max_batch: int = 32
+    pages: int | None = None
+    prefill_tokens: int = 1024
+    batch_share: float = 0.5
+    prepare_threads: int = 2
+    max_tokens: int | None = None
+    trace: Trace | None = None
+
+
 class Handle:
     """A request that was submitted."""
 
@@ -67,78 +105,51 @@ class Engine:
     A context manager: leaving it closes the engine.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        device: Device,
-        *,
-        mode: Mode = "pipelined",
-        max_batch: int = 32,
-        pages: int | None = None,
-        prefill_tokens: int = 1024,
-        prepare_threads: int = 2,
-        max_tokens: int | None = None,
-        trace: Trace | None = None,
-    ) -> None:
+    def __init__(self, model: Model, device: Device, **given: Any) -> None:
         """See `load`; takes a model and a device that are there already."""
+        options = Options(**given)
         self.model_info: ModelInfo = model.info
-        self._device, self._max_batch = device, max_batch
+        self._device, self._max_batch = device, options.max_batch
+        _check(model, options)
         shared = model.info.prefix == "image"
-        if shared and model.image_tokens % PAGE_SIZE:
-            raise EngineError(
-                "unknown-model", f"an image prefix must be a multiple of {PAGE_SIZE} tokens to be shared"
-            )
-        prefix_pages = model.image_tokens // PAGE_SIZE
-        if pages is None:
-            pages = max_batch * -(-model.max_context // PAGE_SIZE) // 2 + CACHED_IMAGES * prefix_pages
+        pages = options.pages or _default_pages(model, options.max_batch)
         self._pool = PagePool(pages)
-        scheduler = Scheduler(self._pool, PAGE_SIZE, max_batch, model.image_tokens, shared, prefill_tokens)
-        executor = Executor(model, device, pages, PAGE_SIZE, max_batch)
-        self._preparation = Preparation(model, prepare_threads, max_tokens)
-        self._loop = EngineLoop(scheduler, executor, self._pool, mode, trace)
+        limits = Limits(
+            options.max_batch,
+            PAGE_SIZE,
+            model.image_tokens,
+            shared,
+            options.prefill_tokens,
+            options.batch_share,
+        )
+        cursors = Cursors(model.grammar, options.max_batch + 1)
+        scheduler = Scheduler(self._pool, limits, cursors, model.grammar.has_labels)
+        kv = model.kv
+        cache = KvCache(kv.layers, pages, PAGE_SIZE, kv.kv_heads, kv.head_dim, kv.dtype, device.torch_device)
+        executor = Executor(model, device, cache, options.max_batch, options.placement)
+        self._preparation = Preparation(model, options.prepare_threads, options.max_tokens)
+        self._loop = EngineLoop(
+            scheduler, executor, self._pool, cursors, options.mode, options.placement, options.trace
+        )
         self._closed = False
 
     @classmethod
-    def load(
-        cls,
-        model: str = "tiny",
-        *,
-        device: str = "cpu",
-        mode: Mode = "pipelined",
-        max_batch: int = 32,
-        pages: int | None = None,
-        prefill_tokens: int = 1024,
-        prepare_threads: int = 2,
-        max_tokens: int | None = None,
-        trace: Trace | None = None,
-    ) -> Engine:
+    def load(cls, model: str = "tiny", *, device: str = "cpu", **options: Any) -> Engine:
         """Load a model and start the engine.
 
         model: a bundled name ("tiny"), a local folder, or a Hugging Face id.
-        mode: "pipelined", or "blocking", the reference: the same functions in another order.
-        max_batch: rows, that is sequences that decode together.
-        pages: blocks of 16 tokens of KV; by default enough for half of `max_batch` rows at full context
-            and 256 cached images.
-        prefill_tokens: image and prompt tokens that one prefill step computes at most.
-        max_tokens: sampled tokens per phrase at most, by default what `max_objects` needs.
-        trace: records what ran when.
+        options: the fields of `Options`.
 
         Raises ModelNotFound.
         """
         if device != "cpu":
             raise EngineError("invalid-request", f"unknown device {device!r}: use cpu", "device")
         machine = CpuDevice()
-        return cls(
-            load_model(str(model), machine.torch_device),
-            machine,
-            mode=mode,
-            max_batch=max_batch,
-            pages=pages,
-            prefill_tokens=prefill_tokens,
-            prepare_threads=prepare_threads,
-            max_tokens=max_tokens,
-            trace=trace,
-        )
+        try:
+            return cls(load_model(str(model), machine.torch_device), machine, **options)
+        except BaseException:
+            machine.close()
+            raise
 
     def submit(self, request: Request, on_event: Callable[[Event], None]) -> Handle:
         """Start a request.
@@ -147,7 +158,7 @@ class Engine:
         Raises EngineError for a request that no model could answer.
         """
         request.check()
-        if self._closed:
+        if self._closed or self._loop.broken is not None:
             raise EngineError("closed", "the engine was closed")
         ask = Ask(request, on_event)
 
@@ -227,6 +238,10 @@ class Engine:
         self._loop.post(lambda: answer.put(self._stats()))
         return answer.get()
 
+    def counts(self) -> Counts:
+        """What prefilling cost so far."""
+        return Counts(*self._loop.executor.counts())
+
     def check_integrity(self) -> None:
         """Raises AssertionError unless every page is accounted for, and none is held while idle."""
         answer: SimpleQueue[AssertionError | None] = SimpleQueue()
@@ -245,11 +260,12 @@ class Engine:
             raise error
 
     def clear_cache(self) -> None:
-        """Drop every image prefix that no sequence uses."""
+        """Drop every image prefix that no sequence uses, and all vision features."""
         done = threading.Event()
 
         def clear() -> None:
             self._pool.clear_cache()
+            self._loop.executor.clear_cache()
             done.set()
 
         self._loop.post(clear)
@@ -299,3 +315,20 @@ def make_request(
     phrases = (phrase,) if isinstance(phrase, str) else tuple(phrase)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     return Request(task, pixels, phrases, max_objects, region, min_score, dedupe, deadline)
+
+
+def _default_pages(model: Model, max_batch: int) -> int:
+    whole = max_batch * -(-model.max_context // PAGE_SIZE)
+    return whole // 2 + CACHED_IMAGES * (model.image_tokens // PAGE_SIZE)
+
+
+def _check(model: Model, options: Options) -> None:
+    """Raises EngineError for a model that cannot run with these options."""
+    if model.info.prefix == "image" and model.image_tokens % PAGE_SIZE:
+        raise EngineError(
+            "unknown-model", f"an image prefix must be a multiple of {PAGE_SIZE} tokens to be shared"
+        )
+    if options.placement == "device" and model.grammar.has_labels:
+        raise EngineError(
+            "invalid-request", f"{model.info.name} writes labels: placement must be host", "placement"
+        )

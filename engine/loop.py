@@ -1,10 +1,13 @@
 """The engine thread: launch, commit, finalize.
 
-Nothing else touches the scheduler, the page pool or the pipeline.
+Nothing else touches the scheduler, the page pool, the cursors or the pipeline.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
+import logging
 import threading
 import time
 from collections import deque
@@ -12,30 +15,47 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from engine.errors import EngineError
 from engine.events import FinishReason
-from engine.executor import Executor
+from engine.executor import Executor, Placement
 from engine.pages import PagePool
 from engine.pipeline import InFlight, Pipeline
-from engine.scheduler import Decode, Prefill, Scheduler, Step
+from engine.scheduler import Scheduler
 from engine.sequence import Ask, Sequence
+from engine.steps import Prefill, Step
 from engine.trace import Trace
+from grammars.cursors import Cursors
 
 Mode = Literal["pipelined", "blocking"]
+log = logging.getLogger(__name__)
 
 
 class EngineLoop:
     """Runs steps while there is work; other threads reach it through `post`."""
 
     def __init__(
-        self, scheduler: Scheduler, executor: Executor, pool: PagePool, mode: Mode, trace: Trace | None
+        self,
+        scheduler: Scheduler,
+        executor: Executor,
+        pool: PagePool,
+        cursors: Cursors,
+        mode: Mode,
+        placement: Placement,
+        trace: Trace | None,
     ) -> None:
-        self.scheduler, self.executor, self.pool = scheduler, executor, pool
-        self.mode, self.trace = mode, trace
-        self.pipeline: Pipeline[Step] = Pipeline()
+        self.scheduler, self.executor, self.pool, self.cursors = scheduler, executor, pool, cursors
+        self.mode, self.placement, self.trace = mode, placement, trace
+        self.pipeline: Pipeline[Step] = Pipeline(after_commit=placement == "host")
         self._inbox: deque[Callable[[], None]] = deque()
+        self._deadlines: list[tuple[float, int, Ask]] = []
+        self._numbers = itertools.count()
         self._wake = threading.Event()
         self._closing = False
+        self.broken: Exception | None = None
+        """Why the thread ended by itself; always a bug."""
         self._thread = threading.Thread(target=self._run, name="pointbox-engine", daemon=True)
         self._thread.start()
 
@@ -52,16 +72,18 @@ class EngineLoop:
 
     def tick(self) -> bool:
         """One round; False when there was nothing to do."""
+        oldest = self.pipeline.oldest
+        step = self.launch()
         if self.mode == "blocking":
-            if (step := self.launch()) is not None:
+            if step is not None:
                 self.finalize(step)
                 self.commit(step)
             return step is not None
-        oldest = self.pipeline.oldest
-        step = self.launch()
+        if step is not None and self.placement == "device":
+            self.finalize(step)
         if oldest is not None:
             self.commit(oldest)
-        if step is not None:
+        if step is not None and self.placement == "host":
             self.finalize(step)
         return step is not None or oldest is not None
 
@@ -72,44 +94,61 @@ class EngineLoop:
             return None
         step = self.pipeline.launch(work)
         with self._span("launch", step):
+            self.executor.launch(step.slot, work, self.scheduler.length[work.rows] - 1)
             if isinstance(work, Prefill):
                 for sequence in work.sequences:
-                    self.executor.place(sequence)
-                self.executor.launch_prefill(step.slot, work.sequences, work.new_prefixes)
-                for sequence in work.sequences:
                     sequence.pixels = None
-            else:
-                self.executor.launch_decode(step.slot, work.sequences)
         return step
 
     def finalize(self, step: InFlight[Step]) -> None:
         """Build the masks from the states just committed, sample, start the copy."""
         self.pipeline.finalize(step)
         with self._span("finalize", step):
-            self.executor.finalize(step.slot, step.work.sequences)
+            self.executor.finalize(step.slot, step.work, self.cursors)
 
     def commit(self, step: InFlight[Step]) -> None:
         """Wait for the step's tokens; advance grammars, tell of objects, finalize sequences."""
         self.pipeline.begin_commit(step)
+        work = step.work
         with self._span("commit", step):
             try:
-                sampled = self.executor.wait(step.slot, len(step.work.sequences))
+                sampled = self.executor.wait(step.slot, len(work.sequences))
+                self._book(work, *sampled)
             except Exception as error:
-                self._fail_step(step.work, error)
-            else:
-                forced = self.executor.was_forced(step.slot)
-                now = time.monotonic()
-                rows = zip(step.work.sequences, sampled.positions, sampled.probabilities, forced, strict=True)
-                for sequence, position, probability, was_forced in rows:
-                    if not sequence.finalized:
-                        sequence.ask.first_token = sequence.ask.first_token or now
-                        reason = sequence.accept(position, probability, was_forced)
-                        if reason is not None:
-                            self._end(sequence, reason)
-            for sequence in step.work.sequences:
+                self._fail_step(work, error)
+            for sequence in work.sequences:
                 sequence.inflight_refs -= 1
-                self._release_if_over(sequence)
+                if sequence.finalized:
+                    self._release_if_over(sequence)
         self.pipeline.end_commit(step)
+
+    def _book(
+        self, work: Step, positions: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float64]
+    ) -> None:
+        """Take the sampled tokens of every sequence that is not a zombie."""
+        sequences, rows = work.sequences, work.rows[: len(work.sequences)]
+        alive = [i for i, s in enumerate(sequences) if not s.finalized]
+        if len(alive) < len(sequences):
+            sequences, rows = [sequences[i] for i in alive], rows[alive]
+            positions, probabilities = positions[alive], probabilities[alive]
+        if isinstance(work, Prefill):
+            now = time.monotonic()
+            for sequence in sequences:
+                sequence.ask.first_token = sequence.ask.first_token or now
+        complete = self.cursors.advance(rows, positions, probabilities)
+        self.scheduler.tokens[rows] += 1
+        for i in np.flatnonzero(complete | self.cursors.ended(rows)):
+            sequence = sequences[i]
+            reason = sequence.offer(self.cursors.item(sequence.row)) if complete[i] else "stop"
+            if reason is not None:
+                self._end(sequence, reason)
+        if self.scheduler.has_labels:
+            for sequence in sequences:
+                if not sequence.finalized and self.scheduler.no_room_for_label(sequence):
+                    self._end(sequence, "length")
+        for sequence in work.last:
+            if not sequence.finalized:
+                self._end(sequence, "length")
 
     # --- sequences come and go -----------------------------------------------------------------------
 
@@ -124,25 +163,23 @@ class EngineLoop:
         else:
             for sequence in prepared:
                 self.scheduler.add(sequence)
+            if ask.request.deadline is not None:
+                heapq.heappush(self._deadlines, (ask.request.deadline, next(self._numbers), ask))
 
     def cancel(self, ask: Ask) -> None:
         """On the engine thread: nothing more is said of this request."""
         ask.fail(EngineError("cancelled", "the request was cancelled"))
-        self._finalize_all(ask)
+        self._drop_all(ask)
 
     def _end(self, sequence: Sequence, reason: FinishReason) -> None:
         sequence.finalized = True
-        sequence.ask.sequence_ended(sequence.phrase_index, reason)
+        self.scheduler.finalized(sequence)
+        tokens = int(self.scheduler.tokens[sequence.row]) if sequence.row >= 0 else 0
+        sequence.ask.sequence_ended(sequence.phrase_index, reason, tokens)
 
     def _release_if_over(self, sequence: Sequence) -> None:
-        if sequence.finalized and sequence.inflight_refs == 0:
+        if sequence.inflight_refs == 0:
             self.scheduler.release(sequence)
-
-    def _finalize_all(self, ask: Ask) -> None:
-        """Finalize what is left of a request that has been told its end."""
-        for sequence in self.scheduler.sequences():
-            if sequence.ask is ask and not sequence.finalized:
-                self._drop(sequence)
 
     def _drop(self, sequence: Sequence) -> None:
         """Finalize a sequence at any moment of its life, saying nothing."""
@@ -150,10 +187,20 @@ class EngineLoop:
         if sequence.row < 0:
             self.scheduler.remove_waiting(sequence)
         else:
+            self.scheduler.finalized(sequence)
             self._release_if_over(sequence)
+
+    def _drop_all(self, ask: Ask) -> None:
+        """Finalize what is left of a request that has been told its end."""
+        for sequence in self._left_of(ask):
+            self._drop(sequence)
+
+    def _left_of(self, ask: Ask) -> list[Sequence]:
+        return [s for s in self.scheduler.sequences() if s.ask is ask and not s.finalized]
 
     def _fail_step(self, work: Step, error: Exception) -> None:
         """The device failed: every sequence of the step fails, and with it whoever uses its images."""
+        log.error("a step failed: %s", error)
         lost = {s.ask: None for s in work.sequences}
         if isinstance(work, Prefill):
             for prefix in work.new_prefixes:
@@ -162,46 +209,51 @@ class EngineLoop:
         memory = "out of memory" in str(error).lower()
         for ask in lost:
             ask.fail(EngineError("out-of-memory" if memory else "internal", f"the model failed: {error}"))
-            self._finalize_all(ask)
+            self._drop_all(ask)
 
     def _check_deadlines(self) -> None:
         now = time.monotonic()
-        for sequence in self.scheduler.sequences():
-            deadline = sequence.ask.request.deadline
-            if deadline is None or now < deadline or sequence.finalized:
-                continue
-            ask = sequence.ask
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, _, ask = heapq.heappop(self._deadlines)
             if ask.found:
-                self._drop(sequence)
-                ask.sequence_ended(sequence.phrase_index, "deadline")
+                for sequence in self._left_of(ask):
+                    self._drop(sequence)
+                    tokens = int(self.scheduler.tokens[sequence.row]) if sequence.row >= 0 else 0
+                    ask.sequence_ended(sequence.phrase_index, "deadline", tokens)
             else:
                 ask.fail(EngineError("deadline-exceeded", "the deadline passed before an object was found"))
-                self._finalize_all(ask)
+                self._drop_all(ask)
 
     # --- the thread ----------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._closing:
-            self._wake.clear()
-            while self._inbox:
-                self._inbox.popleft()()
-            self._check_deadlines()
-            if not self.tick():
-                self._wake.wait()
+        try:
+            while not self._closing:
+                self._wake.clear()
+                while self._inbox:
+                    self._inbox.popleft()()
+                if self._deadlines:
+                    self._check_deadlines()
+                if not self._closing and not self.tick():
+                    self._wake.wait()
+        except Exception as error:
+            log.exception("the engine thread ended")
+            self.broken = error
+            for ask in {s.ask: None for s in self.scheduler.sequences()}:
+                ask.fail(EngineError("closed", f"the engine broke: {error}"))
 
     def _shut(self) -> None:
-        while self.pipeline.oldest is not None:
-            oldest = self.pipeline.oldest
+        while (oldest := self.pipeline.oldest) is not None:
             if not oldest.finalized:
                 self.finalize(oldest)
             self.commit(oldest)
         for ask in {s.ask: None for s in self.scheduler.sequences()}:
             ask.fail(EngineError("closed", "the engine was closed"))
-            self._finalize_all(ask)
+            self._drop_all(ask)
         self._closing = True
 
     def _span(self, name: str, step: InFlight[Step]) -> AbstractContextManager[None]:
         if self.trace is None:
             return nullcontext()
-        kind = "decode" if isinstance(step.work, Decode) else "prefill"
+        kind = type(step.work).__name__.lower()
         return self.trace.span(name, step.number, kind, len(step.work.sequences))

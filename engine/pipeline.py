@@ -11,7 +11,8 @@ Invariants:
 
 1. At most two steps are in flight.
 2. Steps commit in the order of their launch.
-3. A step is finalized once, after the commit of every earlier step ended.
+3. A step is finalized once: after the commit of every earlier step ended where sampling needs what that
+   commit finds (host placement), else after the finalization of every earlier step (device placement).
 4. A step is committed once, after its finalization.
 5. A slot belongs to one step from its launch until its commit has ended, not until it is popped.
 6. Consecutive steps use different slots.
@@ -43,9 +44,13 @@ class InFlight(Generic[Work]):
 
 
 class Pipeline(Generic[Work]):
-    """FIFO of at most two steps."""
+    """FIFO of at most two steps.
 
-    def __init__(self) -> None:
+    after_commit: whether a step's finalization waits for the commit of the one before it.
+    """
+
+    def __init__(self, after_commit: bool = True) -> None:
+        self._after_commit = after_commit
         self._steps: deque[InFlight[Work]] = deque()
         self._launched = 0
 
@@ -69,8 +74,12 @@ class Pipeline(Generic[Work]):
         return step
 
     def finalize(self, step: InFlight[Work]) -> None:
-        if step is not self.oldest:
-            raise PipelineError(f"step {step.number} is finalized before the commit of an earlier one ended")
+        earlier = [s for s in self._steps if s.number < step.number]
+        if step not in self._steps or any(self._after_commit or not s.finalized for s in earlier):
+            moment = "commit" if self._after_commit else "finalization"
+            raise PipelineError(
+                f"step {step.number} is finalized before the {moment} of an earlier one ended"
+            )
         if step.finalized:
             raise PipelineError(f"step {step.number} is finalized twice")
         step.finalized = True

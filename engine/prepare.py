@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -47,6 +48,7 @@ class Preparation:
         key = image_key(request.image)
         pixels = model.preprocess(request.image)
         ask.open_sequences = len(request.phrases)
+        seed = secrets.randbits(32) if request.seed is None else request.seed
         sequences = []
         for index, phrase in enumerate(request.phrases):
             prompt, label = model.prompt(request.task, phrase), model.label(phrase)
@@ -54,12 +56,12 @@ class Preparation:
                 Sequence(
                     ask=ask,
                     phrase_index=index,
-                    cursor=model.grammar.cursor(request.task),
                     prompt=prompt,
                     label=label,
                     image_key=key,
                     pixels=pixels,
                     max_tokens=self._token_limit(request.task, request.max_objects, prompt, label),
+                    seed=(seed + index) & 0xFFFFFFFF,
                 )
             )
         return sequences

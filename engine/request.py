@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from engine.errors import EngineError
 from grammars.types import TASKS, Region, Task
 
+Priority = Literal["interactive", "batch"]
 MAX_PHRASES = 32
 MAX_PHRASE_CHARS = 256
 
@@ -22,7 +24,10 @@ class Request:
     max_objects: per phrase, at least 1.
     region: only items wholly inside it are answered; the image is not cropped.
     min_score: items below it are left out.
+    temperature: 0 takes the most likely token, more takes others too, among the most likely that together
+        have probability top_p; one seed gives one answer, whatever runs beside it.
     dedupe: leave out an item that repeats an earlier one of its phrase, and stop after three in a row.
+    priority: batch rows yield to interactive ones, see `engine.scheduler`.
     deadline: `time.monotonic()` seconds, None for no limit.
     """
 
@@ -34,6 +39,10 @@ class Request:
     min_score: float = 0.0
     dedupe: bool = True
     deadline: float | None = None
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int | None = None
+    priority: Priority = "interactive"
 
     def check(self) -> None:
         """Raises EngineError for a request that no model could answer."""
@@ -58,6 +67,10 @@ class Request:
                 )
         if self.max_objects < 1:
             raise EngineError("invalid-request", "max_objects must be at least 1", "max_objects")
+        if not 0 <= self.temperature <= 10:
+            raise EngineError("invalid-request", "temperature must be between 0 and 10", "temperature")
+        if not 0 < self.top_p <= 1:
+            raise EngineError("invalid-request", "top_p must be above 0 and at most 1", "top_p")
         if self.region is not None:
             x_min, y_min, x_max, y_max = self.region
             if not (0 <= x_min < x_max <= 1 and 0 <= y_min < y_max <= 1):

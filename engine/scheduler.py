@@ -4,59 +4,61 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import torch
+import numpy as np
 
-from engine.pages import PagePool, Prefix
+from engine.pages import PagePool
+from engine.request import Priority
 from engine.sequence import Sequence
+from engine.steps import Decode, Extend, Prefill, Step
+from grammars.cursors import Cursors, Rows
 
 
-@dataclass(eq=False, slots=True)
-class Prefill:
-    """New rows, in order, and the images whose KV this step computes."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the scheduler keeps to.
 
-    sequences: list[Sequence]
-    new_prefixes: dict[Prefix, torch.Tensor] = field(default_factory=dict)
+    max_batch: rows.  page_size: tokens of a page.
+    image_tokens: of a model; its KV is shared across phrases if shared_prefix.
+    prefill_tokens: image and prompt tokens that one prefill step computes at most (one sequence always goes).
+    batch_share: part of the rows that batch sequences hold at most while interactive ones are there.
+    """
 
-
-@dataclass(eq=False, slots=True)
-class Decode:
-    """One more token for every row that may have one."""
-
-    sequences: list[Sequence]
-
-
-Step = Prefill | Decode
+    max_batch: int
+    page_size: int
+    image_tokens: int
+    shared_prefix: bool
+    prefill_tokens: int
+    batch_share: float
 
 
 class Scheduler:
-    """First come, first served; prefill and decode take turns while both have work.
+    """First come, first served within a priority; prefill takes turns with decode while both have work.
 
     A sequence gets all the pages that it can need with its row, so a running one never waits for pages.
+    Between priorities the next row goes to the one that holds the smaller part of its share, so neither
+    starves.
 
-    prefill_tokens: image and prompt tokens that one prefill step computes at most (one sequence always goes).
+    length [rows]: tokens of a row whose KV is written once every launched step has run.
+    tokens [rows]: tokens of its answer that were committed.
     """
 
-    def __init__(
-        self,
-        pool: PagePool,
-        page_size: int,
-        max_batch: int,
-        image_tokens: int,
-        shared_prefix: bool,
-        prefill_tokens: int,
-    ) -> None:
-        self._pool, self._page_size, self._image_tokens = pool, page_size, image_tokens
-        self._shared, self._prefill_tokens = shared_prefix, prefill_tokens
-        self._waiting: deque[Sequence] = deque()
-        self._free_rows = list(range(max_batch - 1, -1, -1))
+    def __init__(self, pool: PagePool, limits: Limits, cursors: Cursors, has_labels: bool) -> None:
+        self._pool, self._limits, self._cursors, self.has_labels = pool, limits, cursors, has_labels
+        self._waiting: dict[Priority, deque[Sequence]] = {"interactive": deque(), "batch": deque()}
+        self._holding: dict[Priority, int] = {"interactive": 0, "batch": 0}
+        self._free_rows = list(range(limits.max_batch - 1, -1, -1))
         self._running: list[Sequence] = []
+        self._ready: tuple[list[Sequence], Rows] | None = None
+        """Everyone who may go on and their rows, until that changes."""
         self._last_was_prefill = False
+        self.length = np.zeros(limits.max_batch + 1, np.int64)
+        self.tokens = np.zeros(limits.max_batch + 1, np.int64)
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return sum(map(len, self._waiting.values()))
 
     @property
     def running(self) -> int:
@@ -64,37 +66,44 @@ class Scheduler:
 
     def sequences(self) -> list[Sequence]:
         """Everyone who waits or has a row."""
-        return [*self._running, *self._waiting]
+        return [*self._running, *self._waiting["interactive"], *self._waiting["batch"]]
 
     def add(self, sequence: Sequence) -> None:
-        self._waiting.append(sequence)
+        self._waiting[sequence.ask.request.priority].append(sequence)
 
     def remove_waiting(self, sequence: Sequence) -> None:
-        self._waiting.remove(sequence)
+        self._waiting[sequence.ask.request.priority].remove(sequence)
+
+    def finalized(self, sequence: Sequence) -> None:
+        """No further step for a running sequence."""
+        self._ready = None
+
+    def no_room_for_label(self, sequence: Sequence) -> bool:
+        """Whether a label is due that the sequence's pages do not hold."""
+        due = self._cursors.label_due(np.array([sequence.row]))[0]
+        return bool(due) and sequence.used + 1 + len(sequence.label) > sequence.max_tokens
 
     def fits_ever(self, sequence: Sequence) -> bool:
         return self._own_pages(sequence) + self._prefix_pages <= self._pool.total
 
     def next_step(self) -> Step | None:
         """The step to launch now; its sequences are counted as launched."""
-        ready = [s for s in self._running if not s.finalized and s.launched < s.max_tokens]
+        decode, extend = self._ready_decode(), None
+        if self.has_labels:
+            decode, extend = self._split_labels(decode)
         step: Step | None = None
-        if self._waiting and self._free_rows and not (ready and self._last_was_prefill):
+        if self.waiting and self._free_rows and not (decode and self._last_was_prefill):
             step = self._prefill()
-        if step is None and ready:
-            step = Decode(ready)
-            for sequence in ready:
-                sequence.length += 1
+        self._last_was_prefill = step is not None
+        step = step or extend or decode
         if step is not None:
-            self._last_was_prefill = isinstance(step, Prefill)
-            for sequence in step.sequences:
-                sequence.launched += 1
-                sequence.inflight_refs += 1
+            self._count(step)
         return step
 
     def release(self, sequence: Sequence) -> None:
         """Give back row and pages of a finalized sequence that no step in flight holds."""
         self._running.remove(sequence)
+        self._holding[sequence.ask.request.priority] -= 1
         self._free_rows.append(sequence.row)
         self._pool.release(sequence.pages)
         sequence.pages = []
@@ -102,56 +111,137 @@ class Scheduler:
             self._pool.release_prefix(sequence.prefix)
             sequence.prefix = None
 
+    def _count(self, step: Step) -> None:
+        """Every sequence of a launched step gets one more token, and those with no room left are noted."""
+        if isinstance(step, Decode):
+            self.length[step.rows] += 1
+        for sequence in step.sequences:
+            sequence.launched += 1
+            sequence.used += 1
+            sequence.inflight_refs += 1
+            if sequence.used >= sequence.max_tokens:
+                step.last.append(sequence)
+        if step.last or isinstance(step, Prefill):
+            self._ready = None
+
+    def _ready_decode(self) -> Decode | None:
+        if self._ready is None:
+            ready = [s for s in self._running if not s.finalized and s.used < s.max_tokens]
+            self._ready = ready, self._padded(ready)
+        return Decode(*self._ready) if self._ready[0] else None
+
+    def _split_labels(self, decode: Decode | None) -> tuple[Decode | None, Extend | None]:
+        """Rows whose label is due extend, rows about to learn that it is sit out, the others decode."""
+        if decode is None:
+            return None, None
+        rows = decode.rows[: len(decode.sequences)]
+        due, soon = self._cursors.label_due(rows), self._cursors.before_label(rows)
+        extending = [
+            s for s, is_due in zip(decode.sequences, due, strict=True) if is_due and not s.inflight_refs
+        ]
+        going = [
+            s
+            for s, is_due, is_soon in zip(decode.sequences, due, soon, strict=True)
+            if not is_due and not (is_soon and s.inflight_refs)
+        ]
+        return (
+            Decode(going, self._padded(going)) if going else None,
+            self._extend(extending) if extending else None,
+        )
+
+    def _extend(self, sequences: list[Sequence]) -> Extend:
+        step = Extend(sequences, self._padded(sequences))
+        for sequence in sequences:
+            row = sequence.row
+            run = [self._cursors.last_token(row), *sequence.label]
+            step.runs.append(run)
+            step.starts.append(int(self.length[row]))
+            self._cursors.pass_label(row)
+            self.length[row] += len(run)
+            self.tokens[row] += len(sequence.label)
+            sequence.used += len(sequence.label)
+        return step
+
+    def _padded(self, sequences: list[Sequence]) -> Rows:
+        """Rows, filled up with the reserved one to a power of two or the whole batch."""
+        count = max(1, len(sequences))
+        bucket = min(self._limits.max_batch, 1 << (count - 1).bit_length())
+        rows = np.full(bucket, self._limits.max_batch, np.int64)
+        rows[: len(sequences)] = [s.row for s in sequences]
+        return rows
+
     @property
     def _prefix_pages(self) -> int:
-        return self._image_tokens // self._page_size if self._shared else 0
+        limits = self._limits
+        return limits.image_tokens // limits.page_size if limits.shared_prefix else 0
 
     def _own_pages(self, sequence: Sequence) -> int:
         tokens = len(sequence.prompt) + sequence.max_tokens
-        if not self._shared:
-            tokens += self._image_tokens
-        return -(-tokens // self._page_size)
+        if not self._limits.shared_prefix:
+            tokens += self._limits.image_tokens
+        return -(-tokens // self._limits.page_size)
 
     def _prefill(self) -> Prefill | None:
-        step = Prefill([])
-        budget = self._prefill_tokens
-        while self._waiting and self._free_rows:
-            sequence = self._waiting[0]
+        step = Prefill([], np.empty(0, np.int64))
+        budget = self._limits.prefill_tokens
+        while self._free_rows and (queue := self._next_queue()) is not None:
+            sequence = queue[0]
             cost = self._cost(sequence)
-            if step.sequences and cost > budget:
-                break
-            if not self._admit(sequence, step):
+            if (step.sequences and cost > budget) or not self._admit(sequence, step):
                 break
             budget -= cost
-            self._waiting.popleft()
+            queue.popleft()
             step.sequences.append(sequence)
-        return step if step.sequences else None
+        if not step.sequences:
+            return None
+        step.rows = self._padded(step.sequences)
+        return step
+
+    def _next_queue(self) -> deque[Sequence] | None:
+        """Whose turn it is to get a row."""
+        interactive, batch = self._waiting["interactive"], self._waiting["batch"]
+        share = self._limits.batch_share
+        alone = not interactive and not self._holding["interactive"]
+        allowed = alone or self._holding["batch"] < max(1, int(share * self._limits.max_batch))
+        if not batch or not allowed:
+            return interactive or None
+        if not interactive:
+            return batch
+        behind = self._holding["batch"] * (1 - share) < self._holding["interactive"] * share
+        return batch if behind else interactive
 
     def _cost(self, sequence: Sequence) -> int:
-        cached = self._shared and self._pool.knows(sequence.image_key)
-        return len(sequence.prompt) + (0 if cached else self._image_tokens)
+        cached = self._limits.shared_prefix and self._pool.knows(sequence.image_key)
+        return len(sequence.prompt) + (0 if cached else self._limits.image_tokens)
 
     def _admit(self, sequence: Sequence, step: Prefill) -> bool:
         """Give a sequence its row and pages, and its prefix if the model shares one."""
         own = self._own_pages(sequence)
-        if self._shared:
-            known = self._pool.knows(sequence.image_key)
-            revived = self._prefix_pages if self._pool.is_idle(sequence.image_key) else 0
-            if not self._pool.can_take(own + (revived if known else self._prefix_pages)):
-                return False
-            sequence.prefix = self._pool.use_prefix(sequence.image_key)
-            if sequence.prefix is None:
-                sequence.prefix = self._pool.add_prefix(sequence.image_key, self._prefix_pages)
-                assert sequence.pixels is not None
-                step.new_prefixes[sequence.prefix] = sequence.pixels
-            else:
-                sequence.ask.cached_tokens += self._image_tokens
-        elif not self._pool.can_take(own):
+        if not self._pool.can_take(own + self._pages_for_prefix(sequence)):
             return False
+        if self._limits.shared_prefix:
+            self._join_prefix(sequence, step)
         sequence.pages = self._pool.take(own)
         sequence.row = self._free_rows.pop()
-        sequence.length = self._image_tokens + len(sequence.prompt)
-        sequence.ask.input_tokens += sequence.length
+        tokens = self._limits.image_tokens + len(sequence.prompt)
+        self.length[sequence.row], self.tokens[sequence.row] = tokens, 0
+        self._cursors.start(sequence.row, sequence.ask.request.task)
+        sequence.ask.input_tokens += tokens
         sequence.ask.launched = sequence.ask.launched or time.monotonic()
+        self._holding[sequence.ask.request.priority] += 1
         self._running.append(sequence)
         return True
+
+    def _pages_for_prefix(self, sequence: Sequence) -> int:
+        """Pages that the image's prefix takes from those that are free or idle."""
+        in_use = self._pool.knows(sequence.image_key) and not self._pool.is_idle(sequence.image_key)
+        return 0 if in_use else self._prefix_pages
+
+    def _join_prefix(self, sequence: Sequence, step: Prefill) -> None:
+        sequence.prefix = self._pool.use_prefix(sequence.image_key)
+        if sequence.prefix is None:
+            sequence.prefix = self._pool.add_prefix(sequence.image_key, self._prefix_pages)
+            assert sequence.pixels is not None
+            step.new_prefixes[sequence.prefix] = sequence.pixels
+        else:
+            sequence.ask.cached_tokens += self._limits.image_tokens

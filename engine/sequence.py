@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,8 +13,9 @@ from engine.errors import EngineError
 from engine.events import EngineMetrics, Event, Failed, Finished, FinishReason, Found, PhraseEnded
 from engine.pages import Prefix
 from engine.request import Request
-from grammars.grammar import Cursor
 from grammars.types import Item
+
+log = logging.getLogger(__name__)
 
 REPEATS_TO_STOP = 3
 
@@ -38,19 +40,28 @@ class Ask:
     found: int = 0
     over: bool = False
 
-    def fail(self, error: EngineError) -> None:
-        if not self.over:
-            self.over = True
-            self.on_event(Failed(error))
-
-    def sequence_ended(self, phrase_index: int, reason: FinishReason) -> None:
+    def tell(self, event: Event) -> None:
+        """A listener that raises hears nothing more."""
         if self.over:
             return
-        self.on_event(PhraseEnded(phrase_index, reason))
-        self.open_sequences -= 1
-        if self.open_sequences == 0:
+        self.found += isinstance(event, Found)
+        self.over = isinstance(event, Finished | Failed)
+        try:
+            self.on_event(event)
+        except Exception:
             self.over = True
-            self.on_event(Finished(self._metrics()))
+            log.exception("the listener of a request raised")
+
+    def fail(self, error: EngineError) -> None:
+        self.tell(Failed(error))
+
+    def sequence_ended(self, phrase_index: int, reason: FinishReason, tokens: int) -> None:
+        """One phrase is over after so many tokens; with the last one the request is."""
+        self.output_tokens += tokens
+        self.open_sequences -= 1
+        self.tell(PhraseEnded(phrase_index, reason))
+        if self.open_sequences == 0:
+            self.tell(Finished(self._metrics()))
 
     def _metrics(self) -> EngineMetrics:
         now = time.monotonic()
@@ -73,58 +84,34 @@ class Ask:
 class Sequence:
     """One phrase of a request.
 
-    prompt: token ids after the image.  pixels: the preprocessed image, dropped when its KV exists.
-    label: token ids of a label placeholder.  max_tokens: sampled tokens at most.
+    prompt: token ids after the image.  label: token ids of a label placeholder.
+    pixels: the preprocessed image, dropped when its KV exists.
+    max_tokens: tokens that the answer may have, sampled and label tokens together; `used` so far.
     launched: steps launched so far; each samples one token.
-    length: tokens whose KV is written once every launched step has run.
+    finalized: nothing more is said of it; a zombie while `inflight_refs` steps (0..2) still hold it.
     """
 
     ask: Ask
     phrase_index: int
-    cursor: Cursor
     prompt: list[int]
     label: list[int]
     image_key: bytes
     pixels: torch.Tensor | None
     max_tokens: int
+    seed: int
     row: int = -1
     pages: list[int] = field(default_factory=list)
     prefix: Prefix | None = None
-    length: int = 0
+    used: int = 0
     launched: int = 0
-    label_written: int = 0
     finalized: bool = False
     inflight_refs: int = 0
     kept: list[Item] = field(default_factory=list)
     objects: int = 0
     repeats: int = 0
 
-    def forced(self) -> int:
-        """The next token of a label that is due, -1 where the token is to be sampled."""
-        if not self.cursor.label_due:
-            return -1
-        self.label_written += 1
-        return self.label[self.label_written - 1]
-
-    def accept(self, position: int, probability: float, was_forced: bool) -> FinishReason | None:
-        """Take one committed token, tell the listener of an item it completes; why it ends, if it does."""
-        self.ask.output_tokens += 1
-        if was_forced:
-            if self.label_written == len(self.label):
-                self.label_written = 0
-                self.cursor.pass_label()
-            return self._limit()
-        item = self.cursor.advance(position, probability)
-        if self.cursor.ended:
-            return "stop"
-        if item is not None and (reason := self._offer(item)) is not None:
-            return reason
-        return self._limit()
-
-    def _limit(self) -> FinishReason | None:
-        return "length" if self.launched >= self.max_tokens and self.inflight_refs == 1 else None
-
-    def _offer(self, item: Item) -> FinishReason | None:
+    def offer(self, item: Item) -> FinishReason | None:
+        """Tell the listener of an item, unless it repeats or is not asked for; why the phrase ends, if so."""
         request = self.ask.request
         if request.dedupe:
             if any(item.repeats(earlier) for earlier in self.kept):  # type: ignore[arg-type]
@@ -135,6 +122,5 @@ class Sequence:
         if item.score < request.min_score or (request.region and not item.within(request.region)):
             return None
         self.objects += 1
-        self.ask.found += 1
-        self.ask.on_event(Found(self.phrase_index, item))
+        self.ask.tell(Found(self.phrase_index, item))
         return "max_objects" if self.objects >= request.max_objects else None

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import torch
-
-from engine.pages import PADDING_PAGE
 
 
 class Packed:
-    """Named int32 fields that travel to the device as one copy."""
+    """Named int64 fields of one length that travel to the device as one copy."""
 
-    def __init__(self, fields: dict[str, tuple[int, ...]], device: torch.device) -> None:
-        sizes = {name: int(torch.Size(shape).numel()) for name, shape in fields.items()}
-        total = sum(sizes.values())
-        pinned = device.type == "cuda"
-        self._host = torch.zeros(total, dtype=torch.int32, pin_memory=pinned)
-        self._device = torch.zeros(total, dtype=torch.int32, device=device)
-        self.host: dict[str, torch.Tensor] = {}
-        self.device: dict[str, torch.Tensor] = {}
-        start = 0
-        for name, shape in fields.items():
-            part = slice(start, start + sizes[name])
-            self.host[name] = self._host[part].view(shape)
-            self.device[name] = self._device[part].view(shape)
-            start += sizes[name]
+    def __init__(self, names: tuple[str, ...], length: int, device: torch.device) -> None:
+        shape = (len(names), length)
+        self._host = torch.zeros(shape, dtype=torch.int64, pin_memory=device.type == "cuda")
+        self._device = torch.zeros(shape, dtype=torch.int64, device=device)
+        array = self._host.numpy()
+        self.host: dict[str, npt.NDArray[np.int64]] = {name: array[i] for i, name in enumerate(names)}
+        self.device: dict[str, torch.Tensor] = {name: self._device[i] for i, name in enumerate(names)}
 
     def upload(self) -> None:
         """On the compute stream."""
@@ -33,18 +26,22 @@ class Packed:
 class DecodeSlot:
     """One of two; belongs to a step from its launch until its commit has ended.
 
-    inputs: rows, index [B] and table [B, P] of a decode step.
-    choice: state, low, high, forced [B] of its sampling (forced is a token id, -1 where sampled).
+    inputs: row and place in its sequence of each token of a decode step, [max_batch].
+    choice: row, state, low, high of its sampling; seed and count where it is not greedy.
+    sampled, host_sampled: alphabet positions and probabilities, [2, max_batch].
     """
 
-    def __init__(self, rows: int, table_width: int, alphabet: int, device: torch.device) -> None:
-        self.inputs = Packed({"rows": (rows,), "index": (rows,), "table": (rows, table_width)}, device)
-        names = ("rows", "state", "low", "high", "forced")
-        self.choice = Packed(dict.fromkeys(names, (rows,)), device)
-        pinned = device.type == "cuda"
+    def __init__(self, rows: int, alphabet: int, device: torch.device) -> None:
+        self.inputs = Packed(("row", "index"), rows, device)
+        self.choice = Packed(("row", "state", "low", "high"), rows, device)
+        self.chance = Packed(("temperature", "top_p", "seed", "count"), rows, device)
         self.logits = torch.zeros(rows, alphabet, device=device)
-        self.positions = torch.zeros(rows, dtype=torch.int64, device=device)
-        self.probabilities = torch.zeros(rows, device=device)
-        self.host_positions = torch.zeros(rows, dtype=torch.int64, pin_memory=pinned)
-        self.host_probabilities = torch.zeros(rows, pin_memory=pinned)
-        self.inputs.host["table"].fill_(PADDING_PAGE)
+        self.sampled = torch.zeros(2, rows, dtype=torch.float64, device=device)
+        pinned = device.type == "cuda"
+        self._host_sampled = torch.zeros(2, rows, dtype=torch.float64, pin_memory=pinned)
+        array = self._host_sampled.numpy()
+        self.positions, self.probabilities = array[0], array[1]
+
+    def download(self) -> None:
+        """On the copy stream."""
+        self._host_sampled.copy_(self.sampled, non_blocking=True)

@@ -1,4 +1,4 @@
-"""A model's grammar: one automaton per task over one alphabet, and a cursor per answer."""
+"""A model's grammar: one automaton per task over one alphabet, their tables stacked."""
 
 from __future__ import annotations
 
@@ -6,13 +6,26 @@ import numpy as np
 import numpy.typing as npt
 
 from grammars.automaton import NO_SLOT, NO_STATE, Automaton, Ints, alphabet_of, compile_automaton
+from grammars.cursors import NO_LOWER, Cursors, Flags
 from grammars.dialects.base import Dialect
 from grammars.symbols import BINS, Tokens
 from grammars.types import TASKS, Item, Task
 
 
 class Grammar:
-    """The automata of a dialect over a model's tokens; their states share one numbering."""
+    """The automata of a dialect over a model's tokens; their states share one numbering.
+
+    S states of all tasks, C classes of alphabet positions that no state tells apart:
+
+    class_of [A], next_state [S, C], after_label [S]   as in `Automaton`
+    final [S]       whether the answer has ended
+    task [S]        index into TASKS
+    place [S, C]    1 + slot of a coordinate token, 0 for any other
+    complete [S, C] whether the token completes an object
+    before_label [S] whether any token from here leads to a label
+    lower [S]       1 + slot of the lower coordinate that the expected one must exceed, NO_LOWER where none
+    top [S]         highest bin that the expected coordinate may take
+    """
 
     def __init__(self, dialect: Dialect, tokens: Tokens) -> None:
         self.dialect = dialect
@@ -23,94 +36,118 @@ class Grammar:
             for task, expression in expressions.items()
         }
         self.offset: dict[Task, int] = {}
-        total = 0
-        for task, automaton in self.automata.items():
-            self.offset[task] = total
-            total += len(automaton.slot)
+        self._stack()
 
     @property
     def first_coordinate(self) -> int:
         """Alphabet position of coordinate bin 0."""
-        return next(iter(self.automata.values())).first_coordinate
+        return self.automata[TASKS[0]].first_coordinate
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether an answer may hold tokens that are known and not sampled."""
+        return bool((self.after_label != NO_STATE).any())
 
     def masks(self) -> npt.NDArray[np.bool_]:
-        """[states of all tasks, A], in the numbering of `Cursor.state`."""
+        """[S, A]: which alphabet positions each state allows, coordinate bounds aside."""
         return np.concatenate([automaton.masks() for automaton in self.automata.values()])
+
+    def initial(self, task: Task) -> int:
+        return self.offset[task] + self.automata[task].initial
 
     def cursor(self, task: Task) -> Cursor:
         return Cursor(self, task)
 
+    def _stack(self) -> None:
+        total = 0
+        dense: list[Ints] = []
+        after: list[Ints] = []
+        for task, automaton in self.automata.items():
+            self.offset[task] = total
+            for table, rows in (
+                (dense, automaton.next_state[:, automaton.class_of]),
+                (after, automaton.after_label),
+            ):
+                table.append(np.where(rows == NO_STATE, NO_STATE, rows + total))
+            total += len(automaton.slot)
+        columns, class_of = np.unique(np.concatenate(dense), axis=1, return_inverse=True)
+        self.next_state: Ints = np.ascontiguousarray(columns, np.int32)
+        self.class_of: Ints = class_of.reshape(-1).astype(np.int32)
+        self.after_label: Ints = np.concatenate(after).astype(np.int32)
+        self.before_label: Flags = _before_label(np.concatenate(dense), self.after_label)
+        self.final: Flags = np.concatenate(
+            [np.arange(len(a.slot)) == a.final for a in self.automata.values()]
+        )
+        self.task: Ints = np.repeat(
+            np.arange(len(TASKS), dtype=np.int32), [len(self.automata[t].slot) for t in TASKS]
+        )
+        slot = np.concatenate([a.slot for a in self.automata.values()])
+        is_coordinate = np.zeros(self.next_state.shape[1], bool)
+        is_coordinate[self.class_of[self.first_coordinate : self.first_coordinate + BINS]] = True
+        arity = np.array([self.dialect.arity(TASKS[t]) for t in self.task])
+        self.place: Ints = np.where(is_coordinate, slot[:, None] + 1, 0).astype(np.int32)
+        self.complete: Flags = is_coordinate & (slot == arity - 1)[:, None]
+        bounds = [self._bounds(TASKS[t], int(s)) for t, s in zip(self.task, slot, strict=True)]
+        self.lower: Ints = np.array([lower for lower, _ in bounds], np.int32)
+        self.top: Ints = np.array([top for _, top in bounds], np.int32)
+
+    def _bounds(self, task: Task, slot: int) -> tuple[int, int]:
+        """`lower` and `top` of a state that expects a slot."""
+        if slot == NO_SLOT:
+            return NO_LOWER, BINS - 1
+        lower = self.dialect.lower_slot(task, slot)
+        uppers = range(slot + 1, self.dialect.arity(task))
+        is_lower = any(self.dialect.lower_slot(task, upper) == slot for upper in uppers)
+        return NO_LOWER if lower is None else lower + 1, BINS - 2 if is_lower else BINS - 1
+
+
+def _before_label(dense: Ints, after_label: Ints) -> Flags:
+    """States whose every token leads to a label; a token that only may is a fault of the expression."""
+    allowed = dense != NO_STATE
+    leads = allowed & (after_label[dense] != NO_STATE)
+    every = (leads == allowed).all(axis=1) & allowed.any(axis=1)
+    if (leads.any(axis=1) & ~every).any():
+        raise ValueError("a label must follow every token of a state or none")
+    flags: Flags = every
+    return flags
+
 
 class Cursor:
-    """Where one answer stands in its automaton: state, coordinates of the open object, bounds.
+    """Where one answer stands: `Cursors` with a single row."""
 
-    A lower coordinate stops one bin short of the end and an upper one starts one past its lower, so every
-    state allows at least one token and no box is empty or inverted.
-    """
-
-    __slots__ = ("_automaton", "_bins", "_dialect", "_offset", "_probabilities", "_state", "_task")
+    __slots__ = ("_cursors",)
+    _ROW = np.zeros(1, np.int64)
 
     def __init__(self, grammar: Grammar, task: Task) -> None:
-        self._automaton = grammar.automata[task]
-        self._dialect = grammar.dialect
-        self._offset = grammar.offset[task]
-        self._task = task
-        self._state = self._automaton.initial
-        self._bins: list[int] = []
-        self._probabilities: list[float] = []
+        self._cursors = Cursors(grammar, 1)
+        self._cursors.start(0, task)
 
     @property
     def state(self) -> int:
         """Row of `Grammar.masks`."""
-        return self._state + self._offset
+        return int(self._cursors.state[0])
 
     @property
     def ended(self) -> bool:
-        return self._state == self._automaton.final
+        return bool(self._cursors.ended(self._ROW)[0])
 
     @property
     def label_due(self) -> bool:
         """Whether the next tokens are those of the label, which are not sampled."""
-        return bool(self._automaton.after_label[self._state] != NO_STATE)
+        return bool(self._cursors.label_due(self._ROW)[0])
 
     def bounds(self) -> tuple[int, int]:
         """Lowest and highest coordinate bin that the next token may take."""
-        slot = int(self._automaton.slot[self._state])
-        if slot == NO_SLOT:
-            return 0, BINS - 1
-        lower = self._dialect.lower_slot(self._task, slot)
-        if lower is not None:
-            return self._bins[lower] + 1, BINS - 1
-        is_lower = any(
-            self._dialect.lower_slot(self._task, upper) == slot
-            for upper in range(slot + 1, self._dialect.arity(self._task))
-        )
-        return 0, BINS - 2 if is_lower else BINS - 1
+        return int(self._cursors.low[0]), int(self._cursors.high[0])
 
     def advance(self, position: int, probability: float) -> Item | None:
         """Take the token at an alphabet position; the object that it completes, if any.
 
         Raises ValueError for a token that the state or the bounds do not allow.
         """
-        following = self._automaton.advance(self._state, position)
-        slot = int(self._automaton.slot[self._state])
-        value = position - self._automaton.first_coordinate
-        is_coordinate = slot != NO_SLOT and 0 <= value < BINS
-        low, high = self.bounds()
-        if following == NO_STATE or (is_coordinate and not low <= value <= high):
-            raise ValueError(f"token {int(self._automaton.alphabet[position])} is not allowed here")
-        self._state = following
-        if not is_coordinate:
-            self._probabilities = [probability] if not self._bins else [*self._probabilities, probability]
-            return None
-        self._bins.append(value)
-        self._probabilities.append(probability)
-        if len(self._bins) < self._dialect.arity(self._task):
-            return None
-        item = self._dialect.parse(self._task, self._bins, self._probabilities)
-        self._bins, self._probabilities = [], []
-        return item
+        complete = self._cursors.advance(self._ROW, np.array([position]), np.array([probability]))
+        return self._cursors.item(0) if complete[0] else None
 
     def pass_label(self) -> None:
         """Step over the label placeholder after its tokens were written."""
-        self._state = int(self._automaton.after_label[self._state])
+        self._cursors.pass_label(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
 import torch
@@ -17,12 +17,21 @@ class Event(Protocol):
 
 
 class Device(Protocol):
-    """Work given to one stream runs in the order given."""
+    """Work given to one stream runs in the order given.
+
+    torch_device: where tensors live.
+    fixed_shapes: whether work with a key should always have the same shapes, because it is recorded.
+    """
 
     torch_device: torch.device
+    fixed_shapes: bool
 
-    def compute(self, work: Callable[[], None]) -> Event:
-        """Enqueue work on the compute stream; returns at once."""
+    def compute(self, work: Callable[[], None], key: Hashable = None) -> Event:
+        """Enqueue work on the compute stream; returns at once.
+
+        Work of one key does the same on the same buffers each time, so a device may record it once and
+        replay it.  Work without a key runs as it is.
+        """
         ...
 
     def copy(self, work: Callable[[], None], after: Event) -> Event:

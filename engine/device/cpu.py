@@ -6,7 +6,7 @@ It proves ordering, not speed: host work and forwards share the same cores.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from queue import SimpleQueue
 
 import torch
@@ -67,10 +67,11 @@ class CpuDevice:
 
     def __init__(self) -> None:
         self.torch_device = torch.device("cpu")
+        self.fixed_shapes = False
         self._compute = _Stream("pointbox-compute")
         self._copy = _Stream("pointbox-copy")
 
-    def compute(self, work: Callable[[], None]) -> CpuEvent:
+    def compute(self, work: Callable[[], None], key: Hashable = None) -> CpuEvent:
         return self._compute.enqueue(work)
 
     def copy(self, work: Callable[[], None], after: Event) -> CpuEvent:

@@ -44,7 +44,7 @@ def _folder(name: str) -> Path:
         return Path(name).resolve()
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise ModelNotFound(
-            f"unknown model {name!r}: use {' or '.join(bundled())}, a local folder, or a Hugging Face id owner/name"
+            f"unknown model {name!r}: use {' or '.join(bundled())}, a local folder, or a Hugging Face id"
         )
     return _fetch(name)
 

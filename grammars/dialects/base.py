@@ -35,5 +35,8 @@ class Dialect(Protocol):
         ...
 
     def parse(self, task: Task, bins: Sequence[int], probabilities: Sequence[float]) -> Item:
-        """One object from its coordinates and the probabilities of all its sampled tokens."""
+        """One object from its coordinates.
+
+        probabilities: of the token before them (1 where there was none), then of each coordinate.
+        """
         ...

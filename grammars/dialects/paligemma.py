@@ -14,7 +14,7 @@ from grammars.types import Box, Item, Point, Task
 
 
 class PaliGemmaDialect:
-    """The score of an object is the mean probability of its sampled tokens."""
+    """The score of an object is the mean probability of its coordinates."""
 
     name = "paligemma"
 
@@ -35,7 +35,7 @@ class PaliGemmaDialect:
         return f" {self._clean(phrase)}"
 
     def parse(self, task: Task, bins: Sequence[int], probabilities: Sequence[float]) -> Item:
-        score = min(1.0, max(0.0, fmean(probabilities)))
+        score = min(1.0, max(0.0, fmean(probabilities[1:])))
         y_min, x_min, y_max, x_max = (b / BINS for b in bins)
         if task == "detect":
             return Box(x_min, y_min, x_max, y_max, score)

@@ -158,7 +158,11 @@ def test_public_style(public_folder: Path) -> None:
         given = answers(model, pairs, mode, True, SHORT)
         for (question, reference), answer in zip(pairs, given, strict=True):
             same = places_of(items_of(answer)) == places_of(reference.items)
-            same = same and answer.metrics.output_tokens == len(reference.tokens)
+            written = answer.metrics.output_tokens
+            if answer.finish_reason == "length":  # ends before a label that does not fit
+                same = same and written <= len(reference.tokens)
+            else:
+                same = same and written == len(reference.tokens)
             assert same or min(reference.gaps) < CLOSE
             differences += not same
             assert {o.label for o in (*answer.objects, *answer.points)} <= {question.phrase}

@@ -1,0 +1,44 @@
+"""What a launched step holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from engine.pages import Prefix
+from engine.sequence import Sequence
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """Sequences in order, their rows, and those of them that may have no further step.
+
+    rows: [bucket] int64, padded with the reserved row.
+    """
+
+    sequences: list[Sequence]
+    rows: npt.NDArray[np.int64]
+    last: list[Sequence] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class Decode(Step):
+    """One more token for every row that may have one."""
+
+
+@dataclass(eq=False, slots=True)
+class Extend(Step):
+    """Known tokens appended to rows in one forward: the last sampled one and the run that follows it."""
+
+    runs: list[list[int]] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class Prefill(Step):
+    """New rows, and the images whose KV or features this step computes."""
+
+    new_prefixes: dict[Prefix, torch.Tensor] = field(default_factory=dict)
