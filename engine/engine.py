@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from collections.abc import Sequence as Listing
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from engine.answer import Answer, collect
 from engine.attention import KvCache
 from engine.device.base import Device
 from engine.device.cpu import CpuDevice
-from engine.errors import EngineError
+from engine.errors import EngineError, closed
 from engine.events import Event, Failed, Finished
 from engine.executor import Executor, Placement
 from engine.loop import EngineLoop, Mode
@@ -37,6 +38,7 @@ from grammars.types import Region, Task
 
 PAGE_SIZE = 16
 CACHED_IMAGES = 256
+T = TypeVar("T")
 ImageLike = Image.Image | npt.NDArray[np.uint8]
 
 
@@ -96,7 +98,8 @@ class Handle:
 
     def cancel(self) -> None:
         """Stop the request within one step; its last event is Failed, unless it was over already."""
-        self._loop.post(lambda: self._loop.cancel(self._ask))
+        with suppress(EngineError):  # an engine that has ended has ended the request
+            self._loop.post(lambda: self._loop.cancel(self._ask))
 
 
 class Engine:
@@ -159,11 +162,14 @@ class Engine:
         """
         request.check()
         if self._closed or self._loop.broken is not None:
-            raise EngineError("closed", "the engine was closed")
+            raise closed()
         ask = Ask(request, on_event)
 
         def ready(result: list[Sequence] | EngineError) -> None:
-            self._loop.post(lambda: self._loop.admit(ask, result))
+            try:
+                self._loop.post(lambda: self._loop.admit(ask, result))
+            except EngineError as error:
+                ask.fail(error)
 
         self._preparation.submit(ask, ready)
         return Handle(self._loop, ask)
@@ -183,7 +189,8 @@ class Engine:
         events: asyncio.Queue[Event] = asyncio.Queue()
 
         def put(event: Event) -> None:
-            loop.call_soon_threadsafe(events.put_nowait, event)
+            with suppress(RuntimeError):  # the event loop is closed, and whoever listened is gone
+                loop.call_soon_threadsafe(events.put_nowait, event)
 
         handle = self.submit(request, put)
         over = False
@@ -233,10 +240,8 @@ class Engine:
         )
 
     def stats(self) -> Stats:
-        """Counts between two steps."""
-        answer: SimpleQueue[Stats] = SimpleQueue()
-        self._loop.post(lambda: answer.put(self._stats()))
-        return answer.get()
+        """Counts between two steps.  Raises EngineError after `close`."""
+        return self._between_steps(self._stats)
 
     def counts(self) -> Counts:
         """What prefilling cost so far."""
@@ -244,32 +249,19 @@ class Engine:
 
     def check_integrity(self) -> None:
         """Raises AssertionError unless every page is accounted for, and none is held while idle."""
-        answer: SimpleQueue[AssertionError | None] = SimpleQueue()
-
-        def check() -> None:
-            try:
-                scheduler = self._loop.scheduler
-                self._pool.check_integrity(idle=not scheduler.running and not scheduler.waiting)
-            except AssertionError as error:
-                answer.put(error)
-            else:
-                answer.put(None)
-
-        self._loop.post(check)
-        if (error := answer.get()) is not None:
-            raise error
+        scheduler = self._loop.scheduler
+        self._between_steps(
+            lambda: self._pool.check_integrity(idle=not scheduler.running and not scheduler.waiting)
+        )
 
     def clear_cache(self) -> None:
         """Drop every image prefix that no sequence uses, and all vision features."""
-        done = threading.Event()
 
         def clear() -> None:
             self._pool.clear_cache()
             self._loop.executor.clear_cache()
-            done.set()
 
-        self._loop.post(clear)
-        done.wait()
+        self._between_steps(clear)
 
     def close(self) -> None:
         """Fail what is left, end every thread.  May be called twice."""
@@ -286,6 +278,19 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _between_steps(self, work: Callable[[], T]) -> T:
+        """What the engine thread returns or raises for it.  Raises EngineError after `close`."""
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except Exception as error:
+                done.set_exception(error)
+
+        self._loop.post(run)
+        return done.result()
 
     def _stats(self) -> Stats:
         pool = self._pool
