@@ -3,91 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from collections.abc import Sequence as Listing
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, TypeVar
-
-import numpy as np
-import numpy.typing as npt
-from PIL import Image
+from typing import Any, TypeVar, Unpack
 
 from engine.answer import Answer, collect
+from engine.asking import Asked, ImageLike, make_request
 from engine.attention import KvCache
 from engine.device.base import Device
 from engine.device.cpu import CpuDevice
 from engine.errors import EngineError, closed
 from engine.events import Event, Failed, Finished
-from engine.executor import Executor, Placement
-from engine.loop import EngineLoop, Mode
+from engine.executor import Executor
+from engine.loop import EngineLoop
 from engine.models.base import Model, ModelInfo
 from engine.models.registry import load_model
+from engine.options import Options
 from engine.pages import PagePool
 from engine.prepare import Preparation
 from engine.request import Request
 from engine.scheduler import Limits, Scheduler
 from engine.sequence import Ask, Sequence
-from engine.trace import Trace
+from engine.stats import Counts, Stats
 from grammars.cursors import Cursors
-from grammars.types import Region, Task
 
 PAGE_SIZE = 16
 CACHED_IMAGES = 256
 T = TypeVar("T")
-ImageLike = Image.Image | npt.NDArray[np.uint8]
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """A moment's counts; pages are blocks of KV."""
-
-    rows_active: int
-    rows_max: int
-    waiting: int
-    pages_free: int
-    pages_cached: int
-    pages_held: int
-    pages_total: int
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Since the start: images through the vision tower, image and prompt tokens prefilled."""
-
-    vision_images: int
-    prefill_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How an engine runs.
-
-    mode: "pipelined", or "blocking", the reference: the same functions in another order.
-    placement: where sampling finds grammar states; "device" never waits for a commit, but cannot write
-        labels.
-    max_batch: rows, that is sequences that decode together.
-    pages: blocks of 16 tokens of KV; by default enough for half of `max_batch` rows at full context and
-        256 cached images.
-    prefill_tokens: image and prompt tokens that one prefill step computes at most.
-    batch_share: part of the rows that batch sequences hold at most while interactive ones are there.
-    max_tokens: tokens per phrase at most, by default what `max_objects` needs.
-    trace: records what ran when.
-    """
-
-    mode: Mode = "pipelined"
-    placement: Placement = "host"
-    max_batch: int = 32
-    pages: int | None = None
-    prefill_tokens: int = 1024
-    batch_share: float = 0.5
-    prepare_threads: int = 2
-    max_tokens: int | None = None
-    trace: Trace | None = None
 
 
 class Handle:
@@ -203,41 +149,17 @@ class Engine:
             if not over:
                 handle.cancel()
 
-    def detect(
-        self,
-        image: ImageLike,
-        phrase: str | Listing[str],
-        *,
-        max_objects: int = 50,
-        region: Region | None = None,
-        min_score: float = 0.0,
-        dedupe: bool = True,
-        timeout_s: float | None = None,
-    ) -> Answer:
+    def detect(self, image: ImageLike, phrase: str | Listing[str], **asked: Unpack[Asked]) -> Answer:
         """Boxes of what the phrases name.
 
-        image: PIL image, or uint8 [H, W, 3] RGB, upright.  See `engine.request.Request` for the rest.
+        image: PIL image, or uint8 [H, W, 3] RGB, upright.
         Raises EngineError.
         """
-        return self.ask(
-            make_request("detect", image, phrase, max_objects, region, min_score, dedupe, timeout_s)
-        )
+        return self.ask(make_request("detect", image, phrase, asked))
 
-    def point(
-        self,
-        image: ImageLike,
-        phrase: str | Listing[str],
-        *,
-        max_objects: int = 50,
-        region: Region | None = None,
-        min_score: float = 0.0,
-        dedupe: bool = True,
-        timeout_s: float | None = None,
-    ) -> Answer:
+    def point(self, image: ImageLike, phrase: str | Listing[str], **asked: Unpack[Asked]) -> Answer:
         """Points on what the phrases name; arguments as in `detect`."""
-        return self.ask(
-            make_request("point", image, phrase, max_objects, region, min_score, dedupe, timeout_s)
-        )
+        return self.ask(make_request("point", image, phrase, asked))
 
     def stats(self) -> Stats:
         """Counts between two steps.  Raises EngineError after `close`."""
@@ -303,23 +225,6 @@ class Engine:
             pages_held=pool.held,
             pages_total=pool.total,
         )
-
-
-def make_request(
-    task: Task,
-    image: ImageLike,
-    phrase: str | Listing[str],
-    max_objects: int,
-    region: Region | None,
-    min_score: float,
-    dedupe: bool,
-    timeout_s: float | None,
-) -> Request:
-    """A request from what people have at hand."""
-    pixels = np.asarray(image.convert("RGB")) if isinstance(image, Image.Image) else image
-    phrases = (phrase,) if isinstance(phrase, str) else tuple(phrase)
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    return Request(task, pixels, phrases, max_objects, region, min_score, dedupe, deadline)
 
 
 def _default_pages(model: Model, max_batch: int) -> int:
