@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from collections.abc import Sequence as Listing
 from concurrent.futures import Future
 from contextlib import suppress
+from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar, Unpack
@@ -83,7 +84,7 @@ class Engine:
         self._closed = False
 
     @classmethod
-    def load(cls, model: str = "tiny", *, device: str = "cpu", **options: Any) -> Engine:
+    def load(cls, model: str | Path = "tiny", *, device: str = "cpu", **options: Any) -> Engine:
         """Load a model and start the engine.
 
         model: a bundled name ("tiny"), a local folder, or a Hugging Face id.
