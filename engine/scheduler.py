@@ -115,6 +115,7 @@ class Scheduler:
         """Every sequence of a launched step gets one more token, and those with no room left are noted."""
         if isinstance(step, Decode):
             self.length[step.rows] += 1
+            self.length[self._limits.max_batch] = 1  # the reserved row stays on its one page
         for sequence in step.sequences:
             sequence.launched += 1
             sequence.used += 1

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from outlines_core import Index, Vocabulary
 
 from grammars.symbols import BINS, Tokens
 
@@ -57,6 +56,8 @@ class Automaton:
 
 def transitions(expression: str, tokens: Tokens) -> tuple[Transitions, int, int, int]:
     """(state -> token -> state, initial, final, label id), states numbered by outlines_core."""
+    from outlines_core import Index, Vocabulary  # tables made by other means do not need it
+
     top = max((*tokens.pieces.values(), *tokens.end, *tokens.coordinates, tokens.start or 0))
     label, unused_eos = top + 1, top + 2
     index = Index(expression, Vocabulary(unused_eos, tokens.spelled(label)))
