@@ -19,11 +19,12 @@ from PIL import Image
 from engine.answer import Answer, collect
 from engine.attention import KvCache
 from engine.device.base import Device
-from engine.device.cpu import CpuDevice
+from engine.device.opening import open_device
 from engine.errors import EngineError
 from engine.events import Event, Failed, Finished
 from engine.executor import Executor, Placement
 from engine.loop import EngineLoop, Mode
+from engine.memory import count_pages
 from engine.models.base import Model, ModelInfo
 from engine.models.registry import load_model
 from engine.pages import PagePool
@@ -36,7 +37,6 @@ from grammars.cursors import Cursors
 from grammars.types import Region, Task
 
 PAGE_SIZE = 16
-CACHED_IMAGES = 256
 ImageLike = Image.Image | npt.NDArray[np.uint8]
 
 
@@ -69,8 +69,9 @@ class Options:
     placement: where sampling finds grammar states; "device" never waits for a commit, but cannot write
         labels.
     max_batch: rows, that is sequences that decode together.
-    pages: blocks of 16 tokens of KV; by default enough for half of `max_batch` rows at full context and
-        256 cached images.
+    pages: blocks of 16 tokens of KV.
+    kv_memory: bytes of KV where `pages` is not given; by default enough for 256 cached images and, at full
+        context, half of `max_batch` rows on a CPU, all of them on a GPU that has the memory.
     prefill_tokens: image and prompt tokens that one prefill step computes at most.
     batch_share: part of the rows that batch sequences hold at most while interactive ones are there.
     max_tokens: tokens per phrase at most, by default what `max_objects` needs.
@@ -81,6 +82,7 @@ class Options:
     placement: Placement = "host"
     max_batch: int = 32
     pages: int | None = None
+    kv_memory: int | None = None
     prefill_tokens: int = 1024
     batch_share: float = 0.5
     prepare_threads: int = 2
@@ -112,7 +114,8 @@ class Engine:
         self._device, self._max_batch = device, options.max_batch
         _check(model, options)
         shared = model.info.prefix == "image"
-        pages = options.pages or _default_pages(model, options.max_batch)
+        where = device.torch_device
+        pages = options.pages or count_pages(model, PAGE_SIZE, options.max_batch, options.kv_memory, where)
         self._pool = PagePool(pages)
         limits = Limits(
             options.max_batch,
@@ -125,7 +128,7 @@ class Engine:
         cursors = Cursors(model.grammar, options.max_batch + 1)
         scheduler = Scheduler(self._pool, limits, cursors, model.grammar.has_labels)
         kv = model.kv
-        cache = KvCache(kv.layers, pages, PAGE_SIZE, kv.kv_heads, kv.head_dim, kv.dtype, device.torch_device)
+        cache = KvCache(kv.layers, pages, PAGE_SIZE, kv.kv_heads, kv.head_dim, kv.dtype, where)
         executor = Executor(model, device, cache, options.max_batch, options.placement)
         self._preparation = Preparation(model, options.prepare_threads, options.max_tokens)
         self._loop = EngineLoop(
@@ -138,13 +141,12 @@ class Engine:
         """Load a model and start the engine.
 
         model: a bundled name ("tiny"), a local folder, or a Hugging Face id.
+        device: "cpu", "cuda", or "auto" for a GPU where there is one.
         options: the fields of `Options`.
 
-        Raises ModelNotFound.
+        Raises ModelNotFound, and EngineError for a device that is not there.
         """
-        if device != "cpu":
-            raise EngineError("invalid-request", f"unknown device {device!r}: use cpu", "device")
-        machine = CpuDevice()
+        machine = open_device(device)
         try:
             return cls(load_model(str(model), machine.torch_device), machine, **options)
         except BaseException:
@@ -315,11 +317,6 @@ def make_request(
     phrases = (phrase,) if isinstance(phrase, str) else tuple(phrase)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     return Request(task, pixels, phrases, max_objects, region, min_score, dedupe, deadline)
-
-
-def _default_pages(model: Model, max_batch: int) -> int:
-    whole = max_batch * -(-model.max_context // PAGE_SIZE)
-    return whole // 2 + CACHED_IMAGES * (model.image_tokens // PAGE_SIZE)
 
 
 def _check(model: Model, options: Options) -> None:

@@ -44,7 +44,9 @@ def random_case(shape: Shape, seed: int, prefix: tuple[int, ...] | None = None, 
 
     batch, longest = len(shape.lengths), max(shape.lengths) + shape.new
     width = -(-longest // PAGE) + 1
-    cache = KvCache(1, batch * width + spare, PAGE, shape.kv_heads, shape.dim, torch.float32, torch.device("cpu"))
+    cache = KvCache(
+        1, batch * width + spare, PAGE, shape.kv_heads, shape.dim, torch.float32, torch.device("cpu")
+    )
     cache.keys[0].fill_(1e3)
     cache.values[0].fill_(1e3)
     own = torch.randperm(batch * width, generator=chance) + 1
@@ -78,7 +80,9 @@ def naive(case: Case, scaling: float, softcap: float | None, window: int | None)
                 scores = case.keys[row, seen, head // group].double() @ case.query[row, head, t].double()
                 scores = scores * scaling
                 if softcap is not None:
-                    scores = torch.tensor([softcap * math.tanh(s / softcap) for s in scores.tolist()]).double()
+                    scores = torch.tensor(
+                        [softcap * math.tanh(s / softcap) for s in scores.tolist()]
+                    ).double()
                 weights = scores.softmax(0)
                 output[row, t, head] = weights @ case.values[row, seen, head // group].double()
     return output
