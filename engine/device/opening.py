@@ -20,7 +20,7 @@ def open_device(name: str) -> Device:
     if name not in NAMES:
         raise EngineError(
             "invalid-request",
-            f"unknown device {name!r}: use {', '.join(NAMES[:-1])} or {NAMES[-1]}",
+            f"unknown device {name!r}: use {', '.join(NAMES)}",
             "device",
         )
     found = name != "cpu" and torch.cuda.is_available()

@@ -74,8 +74,10 @@ def test_paged_decoding_is_the_full_forward(model: Moondream) -> None:
     parts.append(
         model(embeds[:, PREFIX : PREFIX + 5], Paged(cache, index[:, PREFIX : PREFIX + 5], table, none))
     )
-    for t in range(PREFIX + 5, tokens):
-        parts.append(model(embeds[:, t : t + 1], Paged(cache, index[:, t : t + 1], table, none)))
+    parts += [
+        model(embeds[:, t : t + 1], Paged(cache, index[:, t : t + 1], table, none))
+        for t in range(PREFIX + 5, tokens)
+    ]
     paged = torch.cat(parts, dim=1)
     for row in range(2):
         expected = full_forward(model, embeds[row], PREFIX)
