@@ -183,9 +183,11 @@ class Moondream(nn.Module):
         The best bin stands where the token that announces a coordinate stands, so the end is the best of all
         exactly if it beats that token.
         """
-        choices = [EOS, COORDINATE]
-        weight, bias = self.text.lm_head.weight[choices], self.text.lm_head.bias[choices]
-        end, announced = F.linear(self.text.post_ln(hidden), weight, bias).split(1, dim=-1)
+        table, bias = self.text.lm_head.weight, self.text.lm_head.bias
+        normed = self.text.post_ln(
+            hidden
+        )  # rows are taken one by one: a list of them is a copy to the device
+        end, announced = (F.linear(normed, table[i : i + 1], bias[i : i + 1]) for i in (EOS, COORDINATE))
         bins = self.region.coordinate_logits(hidden)
         return torch.cat([end, announced + bins - bins.amax(dim=-1, keepdim=True)], dim=-1)
 
@@ -203,8 +205,8 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
 
 def waves(values: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
     """[..., n] and [n, F / 2] -> [..., F]."""
-    angle = 2 * math.pi * (values.to(features.dtype) @ features)
-    return torch.cat((angle.cos(), angle.sin()), dim=-1)
+    angle = 2 * math.pi * (values @ features.float())
+    return torch.cat((angle.cos(), angle.sin()), dim=-1).to(features.dtype)
 
 
 def random_moondream(shape: Shape, device: torch.device, dtype: torch.dtype, seed: int) -> Moondream:

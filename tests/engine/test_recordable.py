@@ -1,5 +1,7 @@
-"""Work with a key can be recorded: no result goes to the host, no shape depends on data, and every run does the
-same.  Checked on the CPU by watching the operations."""
+"""Work with a key can be recorded: no result goes to the host, no shape depends on data, every run does the same.
+
+Checked on the CPU by watching the operations.
+"""
 
 from __future__ import annotations
 
