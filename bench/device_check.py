@@ -239,7 +239,8 @@ def show(rows: list[Row]) -> None:
     for r in rows:
         print(
             f"{r.streams:>7} {r.mode:>10} {r.steps:>6} {r.step_ms:>9.3f} {r.p95_ms:>9.3f} "
-            f"{r.device_ms:>10.3f} {r.idle:>7.1%} {r.weights:>8.1%} {r.weights_kv:>7.1%} {r.tokens_per_s:>9.0f}"
+            f"{r.device_ms:>10.3f} {r.idle:>7.1%} {r.weights:>8.1%} {r.weights_kv:>7.1%} "
+            f"{r.tokens_per_s:>9.0f}"
         )
 
 
@@ -257,7 +258,8 @@ def main() -> int:
     parameters = sum(p.numel() for p in model.decoder.parameters())
     print(
         f"{parameters / 1e6:,.1f} M parameters, {plan.dtype}; a step reads "
-        f"{model.bytes_per_step / 1e6:,.1f} MB of weights; measured copy bandwidth {bandwidth / 1e9:,.0f} GB/s"
+        f"{model.bytes_per_step / 1e6:,.1f} MB of weights; "
+        f"measured copy bandwidth {bandwidth / 1e9:,.0f} GB/s"
     )
     same = check_sameness(model, plan)
     for way, equal in same.items():

@@ -1,4 +1,4 @@
-"""Work with a key can be recorded: no result goes to the host, no shape depends on data, every run does the same.
+"""Work with a key can be recorded: nothing goes to the host, no shape depends on data, no run differs.
 
 Checked on the CPU by watching the operations.
 """
