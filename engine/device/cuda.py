@@ -40,8 +40,8 @@ class CudaDevice:
 
     def __init__(self, index: int = 0, *, graphs: bool = True) -> None:
         self.torch_device = torch.device("cuda", index)
-        self.compute_stream = torch.cuda.Stream(self.torch_device)
-        self._copy_stream = torch.cuda.Stream(self.torch_device)
+        self.compute_stream = torch.cuda.Stream(self.torch_device)  # type: ignore[no-untyped-call]
+        self._copy_stream = torch.cuda.Stream(self.torch_device)  # type: ignore[no-untyped-call]
         self._recording = graphs
         self._pool = torch.cuda.graph_pool_handle() if graphs else None
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
@@ -69,7 +69,7 @@ class CudaDevice:
 
     def _enqueue(self, stream: torch.cuda.Stream, work: Callable[[], None]) -> CudaEvent:
         error: BaseException | None = None
-        mark = torch.cuda.Event()
+        mark = torch.cuda.Event()  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream), torch.inference_mode():
             try:
                 work()
