@@ -163,7 +163,8 @@ def _capped(
     softcap: float,
 ) -> torch.Tensor:
     """Attention with capped scores, softmax in fp32; shapes as in `attend`, keys [B, K, S, D]."""
-    grouped = query.unflatten(1, (keys.shape[1], -1))  # [B, K, G, T, D]
+    batch, _, new, dim = query.shape
+    grouped = query.reshape(batch, keys.shape[1], -1, new, dim)  # [B, K, G, T, D]
     scores = torch.einsum("bkgtd,bksd->bkgts", grouped, keys).float() * scaling
     scores = softcap * torch.tanh(scores / softcap)
     weights = scores.masked_fill(~mask[:, :, None], -torch.inf).softmax(dim=-1).to(values.dtype)

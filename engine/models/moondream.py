@@ -73,8 +73,8 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, paged: Paged) -> torch.Tensor:
         mixed = self.qkv(x).unflatten(-1, (-1, self._head_dim))
-        turning, value = mixed.split((self._heads + self._kv_heads, self._kv_heads), dim=2)
-        query, key = rotate(turning, cos, sin).split((self._heads, self._kv_heads), dim=2)
+        turning, value = torch.split(mixed, [self._heads + self._kv_heads, self._kv_heads], dim=2)
+        query, key = torch.split(rotate(turning, cos, sin), [self._heads, self._kv_heads], dim=2)
         query, key, value = (t.transpose(1, 2) for t in (query, key, value))
         seen = attend(paged, self._layer, query, key, value, self._head_dim**-0.5)
         output: torch.Tensor = self.proj(seen.flatten(2))
@@ -184,9 +184,8 @@ class Moondream(nn.Module):
         exactly if it beats that token.
         """
         table, bias = self.text.lm_head.weight, self.text.lm_head.bias
-        normed = self.text.post_ln(
-            hidden
-        )  # rows are taken one by one: a list of them is a copy to the device
+        normed = self.text.post_ln(hidden)
+        # one row after the other: a list of rows would be a tensor on the host, copied to the device
         end, announced = (F.linear(normed, table[i : i + 1], bias[i : i + 1]) for i in (EOS, COORDINATE))
         bins = self.region.coordinate_logits(hidden)
         return torch.cat([end, announced + bins - bins.amax(dim=-1, keepdim=True)], dim=-1)
@@ -198,7 +197,7 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
     x [B, T, heads, D], cos and sin [B, T, 1, half].
     """
     half = cos.shape[-1]
-    first, second, rest = x.split((half, half, x.shape[-1] - 2 * half), dim=-1)
+    first, second, rest = torch.split(x, [half, half, x.shape[-1] - 2 * half], dim=-1)
     turned = torch.stack((first * cos - second * sin, first * sin + second * cos), dim=-1).flatten(-2)
     return torch.cat((turned.to(x.dtype), rest), dim=-1)
 

@@ -22,6 +22,8 @@ from engine.models.registry import load_model
 from engine.request import Request
 
 HOST_READS = {"_local_scalar_dense", "is_nonzero", "equal", "item"}
+FRESH = {"lift_fresh"}
+"""A tensor made from Python numbers on the host."""
 VARYING = {"nonzero", "masked_select", "unique", "_unique2", "unique_consecutive", "repeat_interleave"}
 
 
@@ -35,7 +37,7 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = func._schema.name.removeprefix("aten::")
-        assert name not in HOST_READS | VARYING, f"{name} cannot be recorded"
+        assert name not in HOST_READS | FRESH | VARYING, f"{name} cannot be recorded"
         if name in ("index", "index_put_", "index_put"):
             indices = [i for i in args[1] if i is not None]
             assert all(i.dtype == torch.int64 for i in indices), "a mask as an index has a shape of its own"
