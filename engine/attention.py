@@ -121,8 +121,9 @@ def attend(
     seen_keys, seen_values = keys[paged.read].transpose(1, 2), values[paged.read].transpose(1, 2)
     mask = paged.mask(window)
     if softcap is None:
+        grouped = query.shape[1] != seen_keys.shape[1]  # said only where it is so: it rules out fast kernels
         output = F.scaled_dot_product_attention(
-            query, seen_keys, seen_values, attn_mask=mask, scale=scaling, enable_gqa=True
+            query, seen_keys, seen_values, attn_mask=mask, scale=scaling, enable_gqa=grouped
         )
     else:
         output = _capped(query, seen_keys, seen_values, mask, scaling, softcap)

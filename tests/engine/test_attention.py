@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ import torch
 from engine.attention import NAME, KvCache, Paged, attend, install, paged_attention
 from tests.engine.paging import PAGE, Shape, naive, random_case
 
+ROOT = Path(__file__).parents[2]
 SCALING = 0.6
 KINDS = pytest.mark.parametrize(
     ("softcap", "window"), [(None, None), (2.0, None), (None, 5), (2.0, 20)], ids=str
@@ -91,6 +94,8 @@ def test_install_registers_it() -> None:
     assert AttentionInterface()[NAME] is paged_attention
 
 
-def test_attention_needs_no_transformers() -> None:
-    code = "import sys, engine.attention, engine.engine; sys.exit('transformers' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+def test_the_device_check_needs_neither_transformers_nor_outlines_core() -> None:
+    code = (
+        "import sys, bench.device_check; sys.exit(bool({'transformers', 'outlines_core'} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
