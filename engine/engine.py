@@ -16,11 +16,12 @@ from engine.answer import Answer, collect
 from engine.asking import Asked, ImageLike, make_request
 from engine.attention import KvCache
 from engine.device.base import Device
-from engine.device.cpu import CpuDevice
+from engine.device.opening import open_device
 from engine.errors import EngineError, closed
 from engine.events import Event, Failed, Finished
 from engine.executor import Executor
 from engine.loop import EngineLoop
+from engine.memory import count_pages
 from engine.models.base import Model, ModelInfo
 from engine.models.registry import load_model
 from engine.options import Options
@@ -33,7 +34,6 @@ from engine.stats import Counts, Stats
 from grammars.cursors import Cursors
 
 PAGE_SIZE = 16
-CACHED_IMAGES = 256
 T = TypeVar("T")
 
 
@@ -62,7 +62,8 @@ class Engine:
         self._device, self._max_batch = device, options.max_batch
         _check(model, options)
         shared = model.info.prefix == "image"
-        pages = options.pages or _default_pages(model, options.max_batch)
+        where = device.torch_device
+        pages = options.pages or count_pages(model, PAGE_SIZE, options.max_batch, options.kv_memory, where)
         self._pool = PagePool(pages)
         limits = Limits(
             options.max_batch,
@@ -75,7 +76,7 @@ class Engine:
         cursors = Cursors(model.grammar, options.max_batch + 1)
         scheduler = Scheduler(self._pool, limits, cursors, model.grammar.has_labels)
         kv = model.kv
-        cache = KvCache(kv.layers, pages, PAGE_SIZE, kv.kv_heads, kv.head_dim, kv.dtype, device.torch_device)
+        cache = KvCache(kv.layers, pages, PAGE_SIZE, kv.kv_heads, kv.head_dim, kv.dtype, where)
         executor = Executor(model, device, cache, options.max_batch, options.placement)
         self._preparation = Preparation(model, options.prepare_threads, options.max_tokens)
         self._loop = EngineLoop(
@@ -88,13 +89,12 @@ class Engine:
         """Load a model and start the engine.
 
         model: a bundled name ("tiny"), a local folder, or a Hugging Face id.
+        device: "cpu", "cuda", or "auto" for a GPU where there is one.
         options: the fields of `Options`.
 
-        Raises ModelNotFound.
+        Raises ModelNotFound, and EngineError for a device that is not there.
         """
-        if device != "cpu":
-            raise EngineError("invalid-request", f"unknown device {device!r}: use cpu", "device")
-        machine = CpuDevice()
+        machine = open_device(device)
         try:
             return cls(load_model(str(model), machine.torch_device), machine, **options)
         except BaseException:
@@ -226,11 +226,6 @@ class Engine:
             pages_held=pool.held,
             pages_total=pool.total,
         )
-
-
-def _default_pages(model: Model, max_batch: int) -> int:
-    whole = max_batch * -(-model.max_context // PAGE_SIZE)
-    return whole // 2 + CACHED_IMAGES * (model.image_tokens // PAGE_SIZE)
 
 
 def _check(model: Model, options: Options) -> None:

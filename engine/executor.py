@@ -11,6 +11,7 @@ import torch
 
 from engine.attention import KvCache
 from engine.device.base import Device, Event
+from engine.device.cuda import upload
 from engine.forwards import Forwards, Work
 from engine.models.base import Model
 from engine.pages import PADDING_PAGE
@@ -151,13 +152,15 @@ class Executor:
         """Work that writes block tables and initial states of rows that were just given, and goes on."""
         tables = [[*(s.prefix.pages if s.prefix else ()), *s.pages] for s in sequences]
         padded = [[*pages, *[PADDING_PAGE] * (self._table_width - len(pages))] for pages in tables]
-        rows = [s.row for s in sequences]
+        places = torch.tensor([s.row for s in sequences])
         states = torch.tensor([self._grammar.initial(s.ask.request.task) for s in sequences])
         pages = torch.tensor(padded)
 
         def work() -> None:
-            self._forwards.tables[rows] = pages.to(self._device.torch_device)
-            self._state_by_row[rows] = states.to(self._device.torch_device)
+            where = self._device.torch_device
+            rows = upload(places, where)
+            self._forwards.tables[rows] = upload(pages, where)
+            self._state_by_row[rows] = upload(states, where)
             self._values_by_row[rows] = -1
             then()
 

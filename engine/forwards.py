@@ -8,6 +8,7 @@ import torch
 
 from engine.attention import KvCache, Paged
 from engine.device.base import Device
+from engine.device.cuda import upload
 from engine.features import FeatureCache
 from engine.models.base import Model
 from engine.slots import DecodeSlot
@@ -60,7 +61,7 @@ class Forwards:
         rows = torch.tensor([s.row for s in step.sequences])
 
         def work() -> None:
-            embeds = self._model.embed(tokens.to(self._device.torch_device))
+            embeds = self._model.embed(upload(tokens, self._device.torch_device))
             self._append(slot, embeds, rows, starts, lengths, width, torch.zeros_like(starts))
 
         return work
@@ -76,8 +77,7 @@ class Forwards:
         starts = torch.full_like(lengths, self.image_tokens)
 
         def work() -> None:
-            where = self._device.torch_device
-            embeds = self._model.embed(prompts.to(where))
+            embeds = self._model.embed(upload(prompts, self._device.torch_device))
             self.prefill_tokens += int(lengths.sum())
             if self._shared:
                 if prefixes:
@@ -105,7 +105,7 @@ class Forwards:
     ) -> None:
         """embeds [B, T, W] to the ends of rows; logits after each row's last of `lengths` tokens."""
         where = embeds.device
-        rows, starts, lengths, prefix = (t.to(where) for t in (rows, starts, lengths, prefix))
+        rows, starts, lengths, prefix = (upload(t, where) for t in (rows, starts, lengths, prefix))
         offsets = torch.arange(embeds.shape[1], device=where)
         index = starts[:, None] + offsets
         valid = offsets < lengths[:, None]
@@ -116,19 +116,20 @@ class Forwards:
 
     def _write_prefixes(self, pixels: list[torch.Tensor], tables: torch.Tensor) -> None:
         """Image tokens that see each other both ways, into pages of their own."""
-        features = self._model.encode_images(torch.stack(pixels).to(self._device.torch_device))
+        features = self._model.encode_images(upload(torch.stack(pixels), self._device.torch_device))
         count, tokens = features.shape[:2]
         self.vision_images += count
         self.prefill_tokens += count * tokens
         index = torch.arange(tokens, device=features.device).expand(count, -1)
         prefix = torch.full((count,), tokens, device=features.device)
-        self._model.forward(features, Paged(self._cache, index, tables.to(features.device), prefix))
+        table = upload(tables, features.device)
+        self._model.forward(features, Paged(self._cache, index, table, prefix))
 
     def _compute_features(self, images: dict[bytes, torch.Tensor | None]) -> None:
         missing = {k: p for k, p in images.items() if p is not None and self.features.get(k) is None}
         if missing:
             self.vision_images += len(missing)
-            stacked = torch.stack(list(missing.values())).to(self._device.torch_device)
+            stacked = upload(torch.stack(list(missing.values())), self._device.torch_device)
             for key, features in zip(missing, self._model.encode_images(stacked), strict=True):
                 self.features.put(key, features)
 

@@ -17,8 +17,9 @@ class Options:
     placement: where sampling finds grammar states; "device" never waits for a commit, but cannot write
         labels.
     max_batch: rows, that is sequences that decode together.
-    pages: blocks of 16 tokens of KV; by default enough for half of `max_batch` rows at full context and
-        256 cached images.
+    pages: blocks of 16 tokens of KV.
+    kv_memory: bytes of KV where `pages` is not given; by default enough for 256 cached images and, at full
+        context, half of `max_batch` rows on a CPU, all of them on a GPU that has the memory.
     prefill_tokens: image and prompt tokens that one prefill step computes at most.
     batch_share: part of the rows that batch sequences hold at most while interactive ones are there.
     max_tokens: tokens per phrase at most, by default what `max_objects` needs.
@@ -29,6 +30,7 @@ class Options:
     placement: Placement = "host"
     max_batch: int = 32
     pages: int | None = None
+    kv_memory: int | None = None
     prefill_tokens: int = 1024
     batch_share: float = 0.5
     prepare_threads: int = 2

@@ -83,7 +83,7 @@ class Sampler:
     def _draw(self, masked: torch.Tensor, chance: Chance) -> torch.Tensor:
         """Gumbel-max over the smallest set of tokens that holds top_p; greedy rows stay greedy."""
         warm = chance.temperature > GREEDY
-        scaled = masked / torch.where(warm, chance.temperature, 1.0)[:, None]
+        scaled = masked / chance.temperature.masked_fill(~warm, 1.0)[:, None]
         ordered, order = scaled.softmax(dim=1).sort(dim=1, descending=True, stable=True)
         beyond = ordered.cumsum(dim=1) - ordered >= chance.top_p[:, None]
         dropped = torch.zeros_like(beyond).scatter(1, order, beyond)

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from outlines_core import Index, Vocabulary
 
 from grammars.symbols import BINS, Tokens
 
@@ -57,6 +56,8 @@ class Automaton:
 
 def transitions(expression: str, tokens: Tokens) -> tuple[Transitions, int, int, int]:
     """(state -> token -> state, initial, final, label id), states numbered by outlines_core."""
+    from outlines_core import Index, Vocabulary  # tables made by other means do not need it
+
     top = max((*tokens.pieces.values(), *tokens.end, *tokens.coordinates, tokens.start or 0))
     label, unused_eos = top + 1, top + 2
     index = Index(expression, Vocabulary(unused_eos, tokens.spelled(label)))
@@ -92,17 +93,38 @@ def compile_automaton(expression: str, tokens: Tokens, arity: int, alphabet: Int
                 after_label[number[state]] = number[following]
             else:
                 dense[number[state], position[token]] = number[following]
-    columns, class_of = np.unique(dense, axis=1, return_inverse=True)
     first = position[tokens.coordinates[0]]
+    return _flattened(dense, after_label, number[initial], number[final], alphabet, first, arity)
+
+
+def repeating_automaton(end: int, coordinates: range, arity: int) -> Automaton:
+    """Any number of objects, nothing between them, and the end: simple enough to need no compiler.
+
+    end: a token id below those of `coordinates`, which are one for each bin.
+    """
+    alphabet = np.array([end, *coordinates], np.int32)
+    dense = np.full((arity + 1, len(alphabet)), NO_STATE, np.int32)
+    for slot in range(arity):
+        dense[slot, 1:] = (slot + 1) % arity
+    dense[0, 0] = arity
+    no_label = np.full(arity + 1, NO_STATE, np.int32)
+    return _flattened(dense, no_label, 0, arity, alphabet, 1, arity)
+
+
+def _flattened(
+    dense: Ints, after_label: Ints, initial: int, final: int, alphabet: Ints, first: int, arity: int
+) -> Automaton:
+    """dense [S, A]: state and alphabet position -> next state; first: position of bin 0."""
+    columns, class_of = np.unique(dense, axis=1, return_inverse=True)
     return Automaton(
         alphabet=alphabet,
         class_of=class_of.reshape(-1).astype(np.int32),
         next_state=np.ascontiguousarray(columns),
         mask_bits=_packed(dense != NO_STATE),
-        slot=_slots(dense, after_label, number[initial], range(first, first + BINS), arity),
+        slot=_slots(dense, after_label, initial, range(first, first + BINS), arity),
         after_label=after_label,
-        initial=number[initial],
-        final=number[final],
+        initial=initial,
+        final=final,
         first_coordinate=first,
     )
 

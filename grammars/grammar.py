@@ -28,15 +28,22 @@ class Grammar:
     """
 
     def __init__(self, dialect: Dialect, tokens: Tokens) -> None:
-        self.dialect = dialect
         expressions = {task: dialect.expression(task) for task in TASKS}
-        self.alphabet: Ints = alphabet_of(list(expressions.values()), tokens)
-        self.automata: dict[Task, Automaton] = {
-            task: compile_automaton(expression, tokens, dialect.arity(task), self.alphabet)
-            for task, expression in expressions.items()
-        }
-        self.offset: dict[Task, int] = {}
-        self._stack()
+        alphabet = alphabet_of(list(expressions.values()), tokens)
+        self._stack(
+            dialect,
+            {
+                task: compile_automaton(expression, tokens, dialect.arity(task), alphabet)
+                for task, expression in expressions.items()
+            },
+        )
+
+    @classmethod
+    def of(cls, dialect: Dialect, automata: dict[Task, Automaton]) -> Grammar:
+        """From automata over one alphabet that were not compiled from the dialect's expressions."""
+        grammar = cls.__new__(cls)
+        grammar._stack(dialect, automata)
+        return grammar
 
     @property
     def first_coordinate(self) -> int:
@@ -58,7 +65,10 @@ class Grammar:
     def cursor(self, task: Task) -> Cursor:
         return Cursor(self, task)
 
-    def _stack(self) -> None:
+    def _stack(self, dialect: Dialect, automata: dict[Task, Automaton]) -> None:
+        self.dialect, self.automata = dialect, automata
+        self.alphabet: Ints = automata[TASKS[0]].alphabet
+        self.offset: dict[Task, int] = {}
         total = 0
         dense: list[Ints] = []
         after: list[Ints] = []

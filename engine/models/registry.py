@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from engine.errors import ModelNotFound
 from engine.models.base import Model
-from engine.models.paligemma import PaliGemma
 
 CHECKPOINTS = Path(__file__).parents[1] / "checkpoints"
-FAMILIES = {"paligemma": PaliGemma}
+FAMILIES = {"paligemma": ("engine.models.paligemma", "PaliGemma")}
+"""model_type -> module and class, imported when a model of the family is loaded: some need transformers."""
 
 
 def load_model(name: str, device: torch.device) -> Model:
@@ -41,7 +43,10 @@ def _load(short: str, folder: Path, device: torch.device) -> Model:
     family = config.get("model_type")
     if family not in FAMILIES:
         raise ModelNotFound(f"model family {family!r} is not supported; supported: {', '.join(FAMILIES)}")
-    return FAMILIES[family](short, folder, _revision(folder), device)
+    module, name_of_class = FAMILIES[family]
+    adapter: Any = getattr(importlib.import_module(module), name_of_class)
+    model: Model = adapter(short, folder, _revision(folder), device)
+    return model
 
 
 def bundled() -> list[str]:

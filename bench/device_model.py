@@ -1,0 +1,112 @@
+"""A randomly initialised Moondream-shaped model that the engine can serve: for timing, not for answers.
+
+It needs neither transformers nor outlines_core nor a checkpoint.  It points: x, y, x, y, ... and never ends
+by itself, so a sequence is as long as `max_tokens` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from engine.attention import Paged
+from engine.models.base import KvShape, ModelInfo
+from engine.models.moondream import COORDINATE, EOS, Shape, random_moondream
+from grammars.automaton import repeating_automaton
+from grammars.grammar import Grammar
+from grammars.symbols import BINS, END
+from grammars.symbols import COORDINATE as BIN
+from grammars.types import TASKS, Item, Point, Task
+
+PATCH = 32
+"""Numbers of the picture that stand for one image token."""
+ARITY = 2
+TOY = Shape(
+    dim=128,
+    ff_dim=512,
+    layers=4,
+    vocab=512,
+    max_context=256,
+    heads=4,
+    kv_heads=4,
+    rotary=16,
+    coordinate_features=32,
+    size_features=32,
+    region_inner=128,
+)
+
+
+class PointsDialect:
+    """x and y of one point after the other; see `grammars.dialects.base.Dialect`."""
+
+    name = "moondream-points"
+
+    def expression(self, task: Task) -> str:
+        return f"({BIN}{{{ARITY}}})*{END}"
+
+    def arity(self, task: Task) -> int:
+        return ARITY
+
+    def lower_slot(self, task: Task, slot: int) -> int | None:
+        return None
+
+    def prompt(self, task: Task, phrase: str) -> str:
+        return f" {phrase}"
+
+    def label(self, phrase: str) -> str | None:
+        return None
+
+    def parse(self, task: Task, bins: Sequence[int], probabilities: Sequence[float]) -> Item:
+        x, y = (b / BINS for b in bins)
+        return Point(x, y, min(1.0, max(0.0, fmean(probabilities[1:]))))
+
+
+class RandomMoondream:
+    """See `engine.models.base.Model`."""
+
+    def __init__(self, shape: Shape, image_tokens: int, device: torch.device, dtype: torch.dtype) -> None:
+        self.decoder = random_moondream(shape, device, dtype, seed=0)
+        self.decoder.text.lm_head.bias[EOS] = -1e4
+        self.info = ModelInfo("random", "moondream", "random", TASKS, "image", {})
+        automaton = repeating_automaton(EOS, range(shape.vocab, shape.vocab + BINS), ARITY)
+        self.grammar = Grammar.of(PointsDialect(), dict.fromkeys(TASKS, automaton))
+        self.kv = KvShape(shape.layers, shape.kv_heads, shape.head_dim, dtype)
+        self.image_tokens, self.max_context = image_tokens, shape.max_context
+        chance = torch.Generator(device).manual_seed(1)
+        self._patches = torch.empty(PATCH, shape.dim, device=device, dtype=dtype).normal_(generator=chance)
+
+    @property
+    def bytes_per_step(self) -> int:
+        """Of weights that a decode step reads at least once."""
+        text, region = self.decoder.text, self.decoder.region
+        read = [text.blocks, text.post_ln, region.coord_encoder, region.coord_decoder]
+        return sum(p.numel() * p.element_size() for module in read for p in module.parameters())
+
+    def preprocess(self, image: npt.NDArray[np.uint8]) -> torch.Tensor:
+        pixels = np.resize(image.reshape(-1), (self.image_tokens, PATCH))
+        return torch.from_numpy(pixels.astype(np.float32) / 127.5 - 1)
+
+    def prompt(self, task: Task, phrase: str) -> list[int]:
+        text = [
+            byte % self.decoder.shape.vocab for byte in self.grammar.dialect.prompt(task, phrase).encode()
+        ]
+        return [1, *text, COORDINATE]
+
+    def label(self, phrase: str) -> list[int]:
+        return []
+
+    def encode_images(self, pixels: torch.Tensor) -> torch.Tensor:
+        return pixels.to(self._patches.dtype) @ self._patches
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.decoder.embed(tokens)
+
+    def forward(self, embeds: torch.Tensor, paged: Paged) -> torch.Tensor:
+        return self.decoder(embeds, paged)
+
+    def head(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.decoder.point_logits(hidden)

@@ -1,0 +1,42 @@
+"""How many pages of KV there are room for."""
+
+from __future__ import annotations
+
+import torch
+
+from engine.errors import EngineError
+from engine.models.base import KvShape, Model
+
+CACHED_IMAGES = 256
+GPU_SHARE = 0.8
+"""Of a GPU's memory that is free once the model is loaded; the rest is for activations and graphs."""
+
+
+def page_bytes(kv: KvShape, page_size: int) -> int:
+    """Keys and values of one page in every layer."""
+    return 2 * kv.layers * page_size * kv.kv_heads * kv.head_dim * kv.dtype.itemsize
+
+
+def count_pages(
+    model: Model, page_size: int, max_batch: int, kv_memory: int | None, device: torch.device
+) -> int:
+    """Pages for half of `max_batch` rows at full context and 256 cached images on a CPU, for all rows on a
+    GPU if they fit into its free memory; or as many as fit into `kv_memory` bytes.
+
+    Raises EngineError where not even two fit.
+    """
+    whole = max_batch * -(-model.max_context // page_size)
+    images = CACHED_IMAGES * (model.image_tokens // page_size)
+    size = page_bytes(model.kv, page_size)
+    if kv_memory is not None:
+        pages = kv_memory // size
+    elif device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        pages = min(whole + images, int(free * GPU_SHARE) // size)
+    else:
+        pages = whole // 2 + images
+    if pages < 2:
+        raise EngineError(
+            "out-of-memory", f"the KV cache needs at least two pages of {size:,} bytes", "kv_memory"
+        )
+    return pages

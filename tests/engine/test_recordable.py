@@ -1,0 +1,84 @@
+"""Work with a key can be recorded: nothing goes to the host, no shape depends on data, no run differs.
+
+Checked on the CPU by watching the operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from bench.device_model import TOY, RandomMoondream
+from engine.device.cpu import CpuDevice, CpuEvent
+from engine.engine import Engine
+from engine.executor import Placement
+from engine.models.base import Model
+from engine.models.registry import load_model
+from engine.request import Request
+
+HOST_READS = {"_local_scalar_dense", "is_nonzero", "equal", "item"}
+FRESH = {"lift_fresh"}
+"""A tensor made from Python numbers on the host."""
+VARYING = {"nonzero", "masked_select", "unique", "_unique2", "unique_consecutive", "repeat_interleave"}
+
+
+class Watch(TorchDispatchMode):
+    """Notes every operation and the shapes that it gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, tuple[int, ...]]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func._schema.name.removeprefix("aten::")
+        assert name not in HOST_READS | FRESH | VARYING, f"{name} cannot be recorded"
+        if name in ("index", "index_put_", "index_put"):
+            indices = [i for i in args[1] if i is not None]
+            assert all(i.dtype == torch.int64 for i in indices), "a mask as an index has a shape of its own"
+        self.seen.append((name, tuple(result.shape) if isinstance(result, torch.Tensor) else ()))
+        return result
+
+
+class RecordableCpu(CpuDevice):
+    """Watches work with a key, which must do the same each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fixed_shapes = True
+        self.first: dict[Hashable, list[tuple[str, tuple[int, ...]]]] = {}
+        self.again = 0
+
+    def compute(self, work: Callable[[], None], key: Hashable = None) -> CpuEvent:
+        def watched() -> None:
+            with Watch() as watch:
+                work()
+            self.again += key in self.first
+            assert self.first.setdefault(key, watch.seen) == watch.seen, f"{key} did something else"
+
+        return super().compute(work if key is None else watched, key)
+
+
+@pytest.fixture(scope="module", params=["moondream", "tiny"])
+def model(request: pytest.FixtureRequest) -> Model:
+    if request.param == "tiny":
+        return load_model("tiny", torch.device("cpu"))
+    return RandomMoondream(TOY, 64, torch.device("cpu"), torch.float32)
+
+
+@pytest.mark.parametrize("placement", ["host", "device"])
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_keyed_work_can_be_recorded(model: Model, placement: Placement, temperature: float) -> None:
+    device = RecordableCpu()
+    image = np.random.default_rng(1).integers(0, 256, (64, 64, 3), np.uint8)
+    phrases = ("red circle", "blue star", "thing")  # a batch with a padding row
+    request = Request("point", image, phrases, temperature=temperature, seed=1, dedupe=False)
+    with Engine(model, device, max_batch=4, placement=placement, max_tokens=8) as engine:
+        engine.ask(request)
+    assert {key[0] for key in device.first if isinstance(key, tuple)} == {"forward", "sample"}
+    assert device.again > 0
