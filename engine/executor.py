@@ -19,7 +19,7 @@ from engine.sampling import Chance, Sampler
 from engine.sequence import Sequence
 from engine.slots import DecodeSlot
 from engine.steps import Decode, Extend, Prefill, Step
-from grammars.cursors import Cursors
+from grammars.cursors import Cursors, Rows
 
 Placement = Literal["host", "device"]
 TABLE_STEP = 4
@@ -85,19 +85,22 @@ class Executor:
 
     def finalize(self, slot_index: int, step: Step, cursors: Cursors) -> None:
         """Enqueue the sampling of a launched step, and the copy of its tokens."""
-        slot, rows = self._slots[slot_index], step.rows
-        batch = len(rows)
-        choice = slot.choice.host
-        choice["row"][:batch] = rows
-        if self._placement == "host":
-            choice["state"][:batch] = cursors.state[rows]
-            choice["low"][:batch] = cursors.low[rows]
-            choice["high"][:batch] = cursors.high[rows]
+        slot, batch = self._slots[slot_index], len(step.rows)
+        self.choose(slot_index, step.rows, cursors)
         warm = any(s.ask.request.temperature for s in step.sequences)
         if warm:
             _fill_chance(slot, step.sequences)
         sampled = self._device.compute(self._sample(slot, batch, warm), ("sample", slot_index, batch, warm))
         self._events[slot_index] += (self._device.copy(slot.download, after=sampled),)
+
+    def choose(self, slot_index: int, rows: Rows, cursors: Cursors) -> None:
+        """Write what the device needs to build the masks of a step: states and bounds, not the masks."""
+        choice, batch = self._slots[slot_index].choice.host, len(rows)
+        choice["row"][:batch] = rows
+        if self._placement == "host":
+            choice["state"][:batch] = cursors.state[rows]
+            choice["low"][:batch] = cursors.low[rows]
+            choice["high"][:batch] = cursors.high[rows]
 
     def wait(self, slot_index: int, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Alphabet positions and probabilities of a finalized step; raises what its device work raised."""

@@ -226,15 +226,26 @@ class EngineLoop:
 
     # --- the thread ----------------------------------------------------------------------------------
 
+    def turn(self) -> bool:
+        """What was posted, what is too late, then one tick; False when the tick had nothing to do."""
+        while self._inbox:
+            self._inbox.popleft()()
+        if self._deadlines:
+            self._check_deadlines()
+        return not self._closing and self.tick()
+
+    def drain(self) -> None:
+        """Commit what is in flight."""
+        while (oldest := self.pipeline.oldest) is not None:
+            if not oldest.finalized:
+                self.finalize(oldest)
+            self.commit(oldest)
+
     def _run(self) -> None:
         try:
             while not self._closing:
                 self._wake.clear()
-                while self._inbox:
-                    self._inbox.popleft()()
-                if self._deadlines:
-                    self._check_deadlines()
-                if not self._closing and not self.tick():
+                if not self.turn() and not self._closing:
                     self._wake.wait()
         except Exception as error:
             log.exception("the engine thread ended")
@@ -243,10 +254,7 @@ class EngineLoop:
                 ask.fail(EngineError("closed", f"the engine broke: {error}"))
 
     def _shut(self) -> None:
-        while (oldest := self.pipeline.oldest) is not None:
-            if not oldest.finalized:
-                self.finalize(oldest)
-            self.commit(oldest)
+        self.drain()
         for ask in {s.ask: None for s in self.scheduler.sequences()}:
             ask.fail(EngineError("closed", "the engine was closed"))
             self._drop_all(ask)
