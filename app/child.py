@@ -8,15 +8,12 @@ import ctypes
 import os
 import signal
 import sys
-import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import structlog
 
 DEATHS = 5
-DEATHS_WITHIN_S = 60.0
 PROBE_S = 0.1
 USAGE_ERROR = 2
 """A child that exits so has said why on stderr; starting it again would not help."""
@@ -72,7 +69,8 @@ class Child:
         self._on_death = on_death
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
-        self._early_deaths: deque[float] = deque(maxlen=DEATHS)
+        self._early_deaths = 0
+        """In a row, without having been ready."""
 
     async def keep(self) -> None:
         """Starts it again whenever it ends, until `stop`. Raises GaveUp."""
@@ -134,13 +132,12 @@ class Child:
         if status == USAGE_ERROR:
             raise GaveUp(f"The {self.title} cannot start.", USAGE_ERROR)
         if was_ready:
-            self._early_deaths.clear()
+            self._early_deaths = 0
             return 0.0
-        now = time.monotonic()
-        self._early_deaths.append(now)
-        if len(self._early_deaths) == DEATHS and now - self._early_deaths[0] < DEATHS_WITHIN_S:
+        self._early_deaths += 1
+        if self._early_deaths == DEATHS:
             raise GaveUp(f"The {self.title} ended {DEATHS} times without ever being ready; giving up.", 1)
-        return 0.1 * 2.0 ** len(self._early_deaths)
+        return 0.1 * 2.0**self._early_deaths
 
 
 async def _spawn(recipe: Recipe) -> asyncio.subprocess.Process:

@@ -3,89 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from collections.abc import Sequence as Listing
-from dataclasses import dataclass
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-from PIL import Image
+from typing import Any, TypeVar, Unpack
 
 from engine.answer import Answer, collect
+from engine.asking import Asked, ImageLike, make_request
 from engine.attention import KvCache
 from engine.device.base import Device
 from engine.device.cpu import CpuDevice
-from engine.errors import EngineError
+from engine.errors import EngineError, closed
 from engine.events import Event, Failed, Finished
-from engine.executor import Executor, Placement
-from engine.loop import EngineLoop, Mode
+from engine.executor import Executor
+from engine.loop import EngineLoop
 from engine.models.base import Model, ModelInfo
 from engine.models.registry import load_model
+from engine.options import Options
 from engine.pages import PagePool
 from engine.prepare import Preparation
 from engine.request import Request
 from engine.scheduler import Limits, Scheduler
 from engine.sequence import Ask, Sequence
-from engine.trace import Trace
+from engine.stats import Counts, Stats
 from grammars.cursors import Cursors
-from grammars.types import Region, Task
 
 PAGE_SIZE = 16
 CACHED_IMAGES = 256
-ImageLike = Image.Image | npt.NDArray[np.uint8]
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """A moment's counts; pages are blocks of KV."""
-
-    rows_active: int
-    rows_max: int
-    waiting: int
-    pages_free: int
-    pages_cached: int
-    pages_held: int
-    pages_total: int
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Since the start: images through the vision tower, image and prompt tokens prefilled."""
-
-    vision_images: int
-    prefill_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How an engine runs.
-
-    mode: "pipelined", or "blocking", the reference: the same functions in another order.
-    placement: where sampling finds grammar states; "device" never waits for a commit, but cannot write
-        labels.
-    max_batch: rows, that is sequences that decode together.
-    pages: blocks of 16 tokens of KV; by default enough for half of `max_batch` rows at full context and
-        256 cached images.
-    prefill_tokens: image and prompt tokens that one prefill step computes at most.
-    batch_share: part of the rows that batch sequences hold at most while interactive ones are there.
-    max_tokens: tokens per phrase at most, by default what `max_objects` needs.
-    trace: records what ran when.
-    """
-
-    mode: Mode = "pipelined"
-    placement: Placement = "host"
-    max_batch: int = 32
-    pages: int | None = None
-    prefill_tokens: int = 1024
-    batch_share: float = 0.5
-    prepare_threads: int = 2
-    max_tokens: int | None = None
-    trace: Trace | None = None
+T = TypeVar("T")
 
 
 class Handle:
@@ -96,7 +45,8 @@ class Handle:
 
     def cancel(self) -> None:
         """Stop the request within one step; its last event is Failed, unless it was over already."""
-        self._loop.post(lambda: self._loop.cancel(self._ask))
+        with suppress(EngineError):  # an engine that has ended has ended the request
+            self._loop.post(lambda: self._loop.cancel(self._ask))
 
 
 class Engine:
@@ -134,7 +84,7 @@ class Engine:
         self._closed = False
 
     @classmethod
-    def load(cls, model: str = "tiny", *, device: str = "cpu", **options: Any) -> Engine:
+    def load(cls, model: str | Path = "tiny", *, device: str = "cpu", **options: Any) -> Engine:
         """Load a model and start the engine.
 
         model: a bundled name ("tiny"), a local folder, or a Hugging Face id.
@@ -159,11 +109,14 @@ class Engine:
         """
         request.check()
         if self._closed or self._loop.broken is not None:
-            raise EngineError("closed", "the engine was closed")
+            raise closed()
         ask = Ask(request, on_event)
 
         def ready(result: list[Sequence] | EngineError) -> None:
-            self._loop.post(lambda: self._loop.admit(ask, result))
+            try:
+                self._loop.post(lambda: self._loop.admit(ask, result))
+            except EngineError as error:
+                ask.fail(error)
 
         self._preparation.submit(ask, ready)
         return Handle(self._loop, ask)
@@ -183,7 +136,8 @@ class Engine:
         events: asyncio.Queue[Event] = asyncio.Queue()
 
         def put(event: Event) -> None:
-            loop.call_soon_threadsafe(events.put_nowait, event)
+            with suppress(RuntimeError):  # the event loop is closed, and whoever listened is gone
+                loop.call_soon_threadsafe(events.put_nowait, event)
 
         handle = self.submit(request, put)
         over = False
@@ -196,47 +150,21 @@ class Engine:
             if not over:
                 handle.cancel()
 
-    def detect(
-        self,
-        image: ImageLike,
-        phrase: str | Listing[str],
-        *,
-        max_objects: int = 50,
-        region: Region | None = None,
-        min_score: float = 0.0,
-        dedupe: bool = True,
-        timeout_s: float | None = None,
-    ) -> Answer:
+    def detect(self, image: ImageLike, phrase: str | Listing[str], **asked: Unpack[Asked]) -> Answer:
         """Boxes of what the phrases name.
 
-        image: PIL image, or uint8 [H, W, 3] RGB, upright.  See `engine.request.Request` for the rest.
+        image: PIL image, or uint8 [H, W, 3] RGB, upright.
         Raises EngineError.
         """
-        return self.ask(
-            make_request("detect", image, phrase, max_objects, region, min_score, dedupe, timeout_s)
-        )
+        return self.ask(make_request("detect", image, phrase, asked))
 
-    def point(
-        self,
-        image: ImageLike,
-        phrase: str | Listing[str],
-        *,
-        max_objects: int = 50,
-        region: Region | None = None,
-        min_score: float = 0.0,
-        dedupe: bool = True,
-        timeout_s: float | None = None,
-    ) -> Answer:
+    def point(self, image: ImageLike, phrase: str | Listing[str], **asked: Unpack[Asked]) -> Answer:
         """Points on what the phrases name; arguments as in `detect`."""
-        return self.ask(
-            make_request("point", image, phrase, max_objects, region, min_score, dedupe, timeout_s)
-        )
+        return self.ask(make_request("point", image, phrase, asked))
 
     def stats(self) -> Stats:
-        """Counts between two steps."""
-        answer: SimpleQueue[Stats] = SimpleQueue()
-        self._loop.post(lambda: answer.put(self._stats()))
-        return answer.get()
+        """Counts between two steps.  Raises EngineError after `close`."""
+        return self._between_steps(self._stats)
 
     def counts(self) -> Counts:
         """What prefilling cost so far."""
@@ -244,32 +172,19 @@ class Engine:
 
     def check_integrity(self) -> None:
         """Raises AssertionError unless every page is accounted for, and none is held while idle."""
-        answer: SimpleQueue[AssertionError | None] = SimpleQueue()
-
-        def check() -> None:
-            try:
-                scheduler = self._loop.scheduler
-                self._pool.check_integrity(idle=not scheduler.running and not scheduler.waiting)
-            except AssertionError as error:
-                answer.put(error)
-            else:
-                answer.put(None)
-
-        self._loop.post(check)
-        if (error := answer.get()) is not None:
-            raise error
+        scheduler = self._loop.scheduler
+        self._between_steps(
+            lambda: self._pool.check_integrity(idle=not scheduler.running and not scheduler.waiting)
+        )
 
     def clear_cache(self) -> None:
         """Drop every image prefix that no sequence uses, and all vision features."""
-        done = threading.Event()
 
         def clear() -> None:
             self._pool.clear_cache()
             self._loop.executor.clear_cache()
-            done.set()
 
-        self._loop.post(clear)
-        done.wait()
+        self._between_steps(clear)
 
     def close(self) -> None:
         """Fail what is left, end every thread.  May be called twice."""
@@ -287,6 +202,19 @@ class Engine:
     ) -> None:
         self.close()
 
+    def _between_steps(self, work: Callable[[], T]) -> T:
+        """What the engine thread returns or raises for it.  Raises EngineError after `close`."""
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except Exception as error:
+                done.set_exception(error)
+
+        self._loop.post(run)
+        return done.result()
+
     def _stats(self) -> Stats:
         pool = self._pool
         return Stats(
@@ -298,23 +226,6 @@ class Engine:
             pages_held=pool.held,
             pages_total=pool.total,
         )
-
-
-def make_request(
-    task: Task,
-    image: ImageLike,
-    phrase: str | Listing[str],
-    max_objects: int,
-    region: Region | None,
-    min_score: float,
-    dedupe: bool,
-    timeout_s: float | None,
-) -> Request:
-    """A request from what people have at hand."""
-    pixels = np.asarray(image.convert("RGB")) if isinstance(image, Image.Image) else image
-    phrases = (phrase,) if isinstance(phrase, str) else tuple(phrase)
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    return Request(task, pixels, phrases, max_objects, region, min_score, dedupe, deadline)
 
 
 def _default_pages(model: Model, max_batch: int) -> int:

@@ -27,6 +27,11 @@ class EngineError(Exception):
         self.field = field
 
 
+def closed() -> EngineError:
+    """Said to everyone who still waits for an engine that has ended, and to those who come later."""
+    return EngineError("closed", "the engine was closed")
+
+
 class ModelNotFound(EngineError):
     """No such model: not a name in the package, not a folder, not to be fetched."""
 

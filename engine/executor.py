@@ -103,9 +103,18 @@ class Executor:
             choice["high"][:batch] = cursors.high[rows]
 
     def wait(self, slot_index: int, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """Alphabet positions and probabilities of a finalized step; raises what its device work raised."""
+        """Alphabet positions and probabilities of a finalized step; raises what its device work raised.
+
+        Either way all of its work is over, so that its slot may be written again.
+        """
+        errors: list[Exception] = []
         for event in self._events[slot_index]:
-            event.wait()
+            try:
+                event.wait()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
         slot = self._slots[slot_index]
         return slot.positions[:count].astype(np.int64), slot.probabilities[:count].copy()
 

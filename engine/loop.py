@@ -10,15 +10,16 @@ import itertools
 import logging
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.errors import EngineError
+from engine.errors import EngineError, closed
 from engine.events import FinishReason
 from engine.executor import Executor, Placement
 from engine.pages import PagePool
@@ -50,22 +51,29 @@ class EngineLoop:
         self.mode, self.placement, self.trace = mode, placement, trace
         self.pipeline: Pipeline[Step] = Pipeline(after_commit=placement == "host")
         self._inbox: deque[Callable[[], None]] = deque()
-        self._deadlines: list[tuple[float, int, Ask]] = []
+        self._deadlines: list[tuple[float, int, weakref.ref[Ask]]] = []
+        """A heap; a request that is over does not stay for it, nor does its image."""
         self._numbers = itertools.count()
         self._wake = threading.Event()
+        self._door = threading.Lock()
         self._closing = False
+        self._ended = False
         self.broken: Exception | None = None
         """Why the thread ended by itself; always a bug."""
         self._thread = threading.Thread(target=self._run, name="pointbox-engine", daemon=True)
         self._thread.start()
 
     def post(self, work: Callable[[], None]) -> None:
-        """Have the engine thread do something between two steps."""
-        self._inbox.append(work)
+        """Have the engine thread do something between two steps.  Raises EngineError once it has ended."""
+        with self._door:
+            if self._ended:
+                raise closed()
+            self._inbox.append(work)
         self._wake.set()
 
     def close(self) -> None:
-        self.post(self._shut)
+        with suppress(EngineError):
+            self.post(self._shut)
         self._thread.join()
 
     # --- one tick ------------------------------------------------------------------------------------
@@ -142,6 +150,8 @@ class EngineLoop:
             reason = sequence.offer(self.cursors.item(sequence.row)) if complete[i] else "stop"
             if reason is not None:
                 self._end(sequence, reason)
+            elif sequence.ask.over:  # its listener raised
+                self._drop_all(sequence.ask)
         if self.scheduler.has_labels:
             for sequence in sequences:
                 if not sequence.finalized and self.scheduler.no_room_for_label(sequence):
@@ -158,13 +168,16 @@ class EngineLoop:
             return
         if isinstance(prepared, EngineError):
             ask.fail(prepared)
+        elif self._ended:
+            ask.fail(closed())
         elif not all(self.scheduler.fits_ever(s) for s in prepared):
             ask.fail(EngineError("too-large", "this request needs more KV pages than the engine has"))
         else:
             for sequence in prepared:
                 self.scheduler.add(sequence)
             if ask.request.deadline is not None:
-                heapq.heappush(self._deadlines, (ask.request.deadline, next(self._numbers), ask))
+                entry = ask.request.deadline, next(self._numbers), weakref.ref(ask)
+                heapq.heappush(self._deadlines, entry)
 
     def cancel(self, ask: Ask) -> None:
         """On the engine thread: nothing more is said of this request."""
@@ -214,7 +227,9 @@ class EngineLoop:
     def _check_deadlines(self) -> None:
         now = time.monotonic()
         while self._deadlines and self._deadlines[0][0] <= now:
-            _, _, ask = heapq.heappop(self._deadlines)
+            ask = heapq.heappop(self._deadlines)[2]()
+            if ask is None:
+                continue
             if ask.found:
                 for sequence in self._left_of(ask):
                     self._drop(sequence)
@@ -252,11 +267,16 @@ class EngineLoop:
             self.broken = error
             for ask in {s.ask: None for s in self.scheduler.sequences()}:
                 ask.fail(EngineError("closed", f"the engine broke: {error}"))
+        with self._door:
+            self._ended = True
+        while self._inbox:
+            with suppress(Exception):  # whoever waits for an answer gets it, or the error
+                self._inbox.popleft()()
 
     def _shut(self) -> None:
         self.drain()
         for ask in {s.ask: None for s in self.scheduler.sequences()}:
-            ask.fail(EngineError("closed", "the engine was closed"))
+            ask.fail(closed())
             self._drop_all(ask)
         self._closing = True
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-from engine.errors import EngineError
+from engine.errors import EngineError, closed
 from engine.models.base import Model
 from engine.sequence import Ask, Sequence
 from grammars.types import Task
@@ -25,10 +25,15 @@ class Preparation:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="pointbox-prepare")
 
     def submit(self, ask: Ask, ready: Callable[[list[Sequence] | EngineError], None]) -> None:
-        """Calls `ready` from another thread, once."""
-        self._pool.submit(self._run, ask, ready)
+        """Calls `ready` from another thread, once.  Raises EngineError after `close`."""
+        try:
+            future = self._pool.submit(self._run, ask, ready)
+        except RuntimeError:
+            raise closed() from None
+        future.add_done_callback(lambda done: ready(closed()) if done.cancelled() else None)
 
     def close(self) -> None:
+        """Finish what has begun; what has not is told that the engine was closed."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _run(self, ask: Ask, ready: Callable[[list[Sequence] | EngineError], None]) -> None:

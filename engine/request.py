@@ -59,6 +59,8 @@ class Request:
         for phrase in self.phrases:
             if not phrase.strip():
                 raise EngineError("invalid-phrase", "a phrase must not be blank", "object")
+            if not phrase.isascii() and any("\ud800" <= c <= "\udfff" for c in phrase):
+                raise EngineError("invalid-phrase", "a phrase must be Unicode text", "object")
             if len(phrase) > MAX_PHRASE_CHARS:
                 raise EngineError(
                     "invalid-phrase",

@@ -53,7 +53,7 @@ class Scheduler:
         self._ready: tuple[list[Sequence], Rows] | None = None
         """Everyone who may go on and their rows, until that changes."""
         self._last_was_prefill = False
-        self.length = np.zeros(limits.max_batch + 1, np.int64)
+        self.length = np.ones(limits.max_batch + 1, np.int64)  # the reserved row keeps its one token
         self.tokens = np.zeros(limits.max_batch + 1, np.int64)
 
     @property
@@ -114,7 +114,7 @@ class Scheduler:
     def _count(self, step: Step) -> None:
         """Every sequence of a launched step gets one more token, and those with no room left are noted."""
         if isinstance(step, Decode):
-            self.length[step.rows] += 1
+            self.length[step.rows[: len(step.sequences)]] += 1
         for sequence in step.sequences:
             sequence.launched += 1
             sequence.used += 1

@@ -20,11 +20,12 @@ log = logging.getLogger(__name__)
 REPEATS_TO_STOP = 3
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Ask:
     """A request in the engine: its listener, its clock and the sequences that are not over.
 
-    Only the engine thread calls its methods, so the listener hears everything from one thread, in order.
+    Only the engine thread calls its methods, so the listener hears everything from one thread, in order;
+    once that has ended, a preparation thread says so.
     """
 
     request: Request

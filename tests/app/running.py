@@ -59,7 +59,7 @@ def serving(log: Path, **environ: str) -> Iterator[Service]:
             process.wait()
 
 
-def wait_until_ready(service: Service, within_s: float = 90) -> None:
+def wait_until_ready(service: Service, within_s: float = 180) -> None:
     until = time.monotonic() + within_s
     while time.monotonic() < until and service.process.poll() is None:
         try:

@@ -55,13 +55,10 @@ def test_half_a_jpeg_says_truncated(client: httpx.Client, scene: bytes) -> None:
     assert "truncated" in response.json()["detail"]
 
 
-def test_what_the_worker_finds_wrong_has_the_field_that_was_sent(client: httpx.Client, scene: bytes) -> None:
+def test_what_the_worker_finds_wrong_names_the_field_that_was_sent(client: httpx.Client, scene: bytes) -> None:
     half = base64.b64encode(scene[: len(scene) // 2]).decode()
     sent = {"image_url": f"data:image/jpeg;base64,{half}", "object": "x"}
     assert problem(client.post("/v1/detect", json=sent)) == (422, "invalid-image", "image_url")
-    long = ["x", "🦊" * 256]  # more tokens than the model has room for
-    sent = {"image": base64.b64encode(scene).decode(), "objects": long}
-    assert problem(client.post("/v1/detect", json=sent)) == (422, "invalid-phrase", "objects")
 
 
 def test_a_body_of_60_mb(client: httpx.Client) -> None:

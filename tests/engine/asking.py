@@ -22,7 +22,7 @@ from engine.request import Request
 from engine.trace import Trace
 from grammars.types import Box, Item, Point, Task
 
-PATIENCE_S = 120.0
+PATIENCE_S = 30.0
 """After this a test says that something hangs; no test measures time."""
 
 Image = npt.NDArray[np.uint8]
@@ -58,15 +58,18 @@ def engine_on(
 
 
 class Listener:
-    """Keeps the events of one request; `on_event` may be told to do something when one comes."""
+    """Keeps the events of one request; may be told to do something when one comes.
+
+    late: what came after the last event, which nothing may.
+    """
 
     def __init__(self, then: Callable[[Event], None] | None = None) -> None:
         self.events: list[Event] = []
+        self.late: list[Event] = []
         self._then, self._over = then, threading.Event()
 
     def __call__(self, event: Event) -> None:
-        assert not self._over.is_set(), f"{event} after the last event"
-        self.events.append(event)
+        (self.late if self.over else self.events).append(event)
         if self._then is not None:
             self._then(event)
         if isinstance(event, Finished | Failed):
@@ -85,6 +88,11 @@ class Listener:
         """The kind of a failure, None for a request that finished."""
         last = self.wait()[-1]
         return last.error.kind if isinstance(last, Failed) else None
+
+    @property
+    def found_at_end(self) -> list[Item]:
+        assert self.error is None
+        return self.found
 
     @property
     def found(self) -> list[Item]:

@@ -1,0 +1,26 @@
+"""Numbers that the engine gives about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """A moment's counts; pages are blocks of KV."""
+
+    rows_active: int
+    rows_max: int
+    waiting: int
+    pages_free: int
+    pages_cached: int
+    pages_held: int
+    pages_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Since the start: images through the vision tower, image and prompt tokens prefilled."""
+
+    vision_images: int
+    prefill_tokens: int

@@ -1,0 +1,37 @@
+"""Models that the engine's tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.models.base import Model
+from engine.models.registry import load_model
+from tests.models.checkpoints import random_checkpoint
+from tests.models.sameness import FOLDERS
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Model:
+    return load_model("tiny", torch.device("cpu"))
+
+
+def loaded(folder: Path) -> Model:
+    model = load_model(str(folder), torch.device("cpu"))
+    FOLDERS[model.info.revision] = folder
+    return model
+
+
+@pytest.fixture(scope="session")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """Writes objects until something stops it."""
+    folder = tmp_path_factory.mktemp("endless")
+    return loaded(random_checkpoint(folder, 5, mixing=0.3, endless=True))
+
+
+@pytest.fixture(scope="session")
+def varied(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """Writes lists of very different lengths."""
+    return loaded(random_checkpoint(tmp_path_factory.mktemp("varied"), 5))
