@@ -123,6 +123,8 @@ class ScriptedForwards(Forwards):
         return _nothing
 
     def prefill(self, slot: DecodeSlot, step: Prefill, width: int) -> Work:
+        super().prefill(slot, step, width)  # for what it costs the host
+
         def work() -> None:
             for sequence in step.sequences:
                 script = self.scripts.pop(tuple(sequence.prompt))

@@ -114,10 +114,9 @@ class Rig:
         """Change the mode while nothing is in flight, and have enough sequences for the ticks to come."""
         self.loop.drain()
         self.loop.mode = mode
-        need = self._streams * (BACKLOG_PER_ROW + ticks // 2)
-        waiting = self.loop.scheduler.waiting
-        tokens = waiting * 1.0
-        while self.loop.scheduler.waiting < self._streams * BACKLOG_PER_ROW or tokens < need:
+        scheduler, backlog = self.loop.scheduler, self._streams * BACKLOG_PER_ROW
+        tokens, need = 0, self._streams * (ticks + SETTLING_TICKS)
+        while scheduler.waiting < backlog or tokens < need:
             tokens += self._feed()
         for _ in range(SETTLING_TICKS):
             self.loop.turn()

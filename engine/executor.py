@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from engine.attention import KvCache
-from engine.device.base import Device, Event
+from engine.device.base import Device, Event, Timed
 from engine.forwards import Forwards, Work
 from engine.models.base import Model
 from engine.pages import PADDING_PAGE
@@ -53,7 +53,7 @@ class Executor:
         alphabet = len(model.grammar.alphabet)
         self._slots = [DecodeSlot(max_batch, alphabet, where) for _ in range(DEPTH)]
         self._events: list[tuple[Event, ...]] = [()] * DEPTH
-        """Of each slot's step: its forward, then the copy of its tokens."""
+        """Of each slot's step: its forward, its sampling, the copy of its tokens."""
         self._alphabet = torch.from_numpy(model.grammar.alphabet).long().to(where)
         self._sampler = Sampler(model.grammar, where)
         self._table_width = width
@@ -68,15 +68,15 @@ class Executor:
             case Decode():
                 slot.inputs.host["row"][: len(index)] = step.rows
                 slot.inputs.host["index"][: len(index)] = index
-                width = self._width(int(index.max()) + 1)
+                width = self._width(index + 1)
                 work = self._forwards.decode(slot, len(index), width)
                 forward = self._device.compute(work, ("forward", slot_index, len(index), width))
             case Extend():
-                width = self._width(max(map(sum, zip(step.starts, map(len, step.runs), strict=True))))
+                width = self._width(np.array(step.starts) + [len(run) for run in step.runs])
                 forward = self._device.compute(self._forwards.extend(slot, step, width))
             case Prefill():
-                longest = max(len(s.prompt) for s in step.sequences)
-                width = self._width(self._forwards.image_tokens + longest)
+                prompts = np.array([len(s.prompt) for s in step.sequences])
+                width = self._width(self._forwards.image_tokens + prompts)
                 work = self._forwards.prefill(slot, step, width)
                 forward = self._device.compute(self._after_reset(step.sequences, work))
             case _:
@@ -87,11 +87,11 @@ class Executor:
         """Enqueue the sampling of a launched step, and the copy of its tokens."""
         slot, batch = self._slots[slot_index], len(step.rows)
         self.choose(slot_index, step.rows, cursors)
-        warm = any(s.ask.request.temperature for s in step.sequences)
-        if warm:
+        if step.warm:
             _fill_chance(slot, step.sequences)
-        sampled = self._device.compute(self._sample(slot, batch, warm), ("sample", slot_index, batch, warm))
-        self._events[slot_index] += (self._device.copy(slot.download, after=sampled),)
+        key = ("sample", slot_index, batch, step.warm)
+        sampled = self._device.compute(self._sample(slot, batch, step.warm), key)
+        self._events[slot_index] += (sampled, self._device.copy(slot.download, after=sampled))
 
     def choose(self, slot_index: int, rows: Rows, cursors: Cursors) -> None:
         """Write what the device needs to build the masks of a step: states and bounds, not the masks."""
@@ -117,6 +117,11 @@ class Executor:
             raise errors[0]
         slot = self._slots[slot_index]
         return slot.positions[:count].astype(np.int64), slot.probabilities[:count].copy()
+
+    def ran(self, slot_index: int) -> dict[str, tuple[float, float]]:
+        """When the work of a committed step ran, on devices that know."""
+        events = zip(("forward", "sample", "copy"), self._events[slot_index], strict=False)
+        return {name: event.ran for name, event in events if isinstance(event, Timed)}
 
     def counts(self) -> tuple[int, int]:
         """Images that went through the vision tower, and prompt and image tokens prefilled, so far."""
@@ -166,11 +171,11 @@ class Executor:
 
         return work
 
-    def _width(self, tokens: int) -> int:
-        """Pages of the block table that a step reads."""
+    def _width(self, tokens: npt.NDArray[np.int64]) -> int:
+        """Pages of the block table that a step reads whose rows are so long."""
         if self._device.fixed_shapes:
             return self._table_width
-        pages = -(-tokens // self._page_size)
+        pages = -(-int(tokens.max()) // self._page_size)
         return -(-pages // TABLE_STEP) * TABLE_STEP
 
 

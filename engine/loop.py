@@ -16,7 +16,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Literal
 
-import numpy as np
 import numpy.typing as npt
 
 from engine.errors import EngineError, closed
@@ -31,6 +30,7 @@ from engine.trace import Trace
 from grammars.cursors import Cursors
 
 Mode = Literal["pipelined", "blocking"]
+NO_SPAN = nullcontext()
 log = logging.getLogger(__name__)
 
 
@@ -128,6 +128,8 @@ class EngineLoop:
                 sequence.inflight_refs -= 1
                 if sequence.finalized:
                     self._release_if_over(sequence)
+        if self.trace is not None:
+            self.trace.device(step.number, work.kind, len(work.sequences), self.executor.ran(step.slot))
         self.pipeline.end_commit(step)
 
     def _book(
@@ -145,7 +147,7 @@ class EngineLoop:
                 sequence.ask.first_token = sequence.ask.first_token or now
         complete = self.cursors.advance(rows, positions, probabilities)
         self.scheduler.tokens[rows] += 1
-        for i in np.flatnonzero(complete | self.cursors.ended(rows)):
+        for i in (complete | self.cursors.ended(rows)).nonzero()[0].tolist():
             sequence = sequences[i]
             reason = sequence.offer(self.cursors.item(sequence.row)) if complete[i] else "stop"
             if reason is not None:
@@ -282,6 +284,5 @@ class EngineLoop:
 
     def _span(self, name: str, step: InFlight[Step]) -> AbstractContextManager[None]:
         if self.trace is None:
-            return nullcontext()
-        kind = type(step.work).__name__.lower()
-        return self.trace.span(name, step.number, kind, len(step.work.sequences))
+            return NO_SPAN
+        return self.trace.span(name, step.number, step.work.kind, len(step.work.sequences))

@@ -39,6 +39,12 @@ class Trace:
             thread = threading.current_thread().name
             self.spans.append(Span(name, step, kind, rows, thread, begin, time.perf_counter()))
 
+    def device(self, step: int, kind: str, rows: int, ran: dict[str, tuple[float, float]]) -> None:
+        """When the device ran the parts of a step; copies have a line of their own."""
+        for name, (begin, end) in ran.items():
+            stream = "copy stream" if name == "copy" else "compute stream"
+            self.spans.append(Span(name, step, kind, rows, stream, begin, end))
+
     def write(self, path: Path) -> None:
         """Chrome-trace JSON: open it in Perfetto."""
         threads = {name: i for i, name in enumerate(dict.fromkeys(s.thread for s in self.spans))}

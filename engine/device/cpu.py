@@ -6,6 +6,7 @@ It proves ordering, not speed: host work and forwards share the same cores.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Hashable
 from queue import SimpleQueue
 
@@ -17,11 +18,12 @@ from engine.device.base import Event
 class CpuEvent:
     """Set when its work is done; keeps what the work raised for whoever waits."""
 
-    __slots__ = ("_done", "error")
+    __slots__ = ("_done", "error", "ran")
 
     def __init__(self) -> None:
         self._done = threading.Event()
         self.error: BaseException | None = None
+        self.ran = (0.0, 0.0)
 
     def wait(self) -> None:
         self._done.wait()
@@ -29,11 +31,13 @@ class CpuEvent:
             raise self.error
 
     def run(self, work: Callable[[], None]) -> None:
+        begin = time.perf_counter()
         try:
             work()
         except BaseException as error:  # the waiter decides
             self.error = error
         finally:
+            self.ran = begin, time.perf_counter()
             self._done.set()
 
 

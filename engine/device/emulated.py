@@ -86,7 +86,7 @@ class EmulatedDevice:
 
     def __init__(self, durations: Durations) -> None:
         self.torch_device = torch.device("cpu")
-        self.fixed_shapes = False
+        self.fixed_shapes = True
         self.durations = durations
         self.log: list[EmulatedEvent] | None = None
         self.cpu_s = 0.0
