@@ -27,7 +27,7 @@ READY = "Pointbox is ready at "
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """Milliseconds of requests sent one after the other: all of them, and what is neither intake nor engine."""
+    """Milliseconds of requests sent one after the other: whole, and what is neither intake nor engine."""
 
     requests: int
     wall_p50_ms: float

@@ -57,7 +57,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A step on the compute stream; seconds from the end of the one before it, and how much of that was idle."""
+    """A step on the compute stream: seconds from the end of the one before it, and those of them idle."""
 
     kind: Kind
     seconds: float

@@ -166,7 +166,7 @@ class Rig:
 
 
 class _Probes:
-    """Clocks around parts of the loop.  What a part calls that has a clock of its own is not counted twice."""
+    """Clocks around parts of the loop; what has a clock of its own is not counted twice."""
 
     def __init__(self, loop: EngineLoop, device: EmulatedDevice) -> None:
         self._device = device

@@ -105,7 +105,8 @@ class Executor:
     def wait(self, slot_index: int, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Alphabet positions and probabilities of a finalized step; raises what its device work raised.
 
-        Either way all of its work is over, so that its slot may be written again.
+        The probabilities are those in the slot, to be used before the commit ends.  Either way all of its
+        work is over, so that its slot may be written again.
         """
         errors: list[Exception] = []
         for event in self._events[slot_index]:
@@ -116,7 +117,7 @@ class Executor:
         if errors:
             raise errors[0]
         slot = self._slots[slot_index]
-        return slot.positions[:count].astype(np.int64), slot.probabilities[:count].copy()
+        return slot.positions[:count].astype(np.int64), slot.probabilities[:count]
 
     def ran(self, slot_index: int) -> dict[str, tuple[float, float]]:
         """When the work of a committed step ran, on devices that know."""

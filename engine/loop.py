@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Literal
 
+import numpy as np
 import numpy.typing as npt
 
 from engine.errors import EngineError, closed

@@ -95,11 +95,12 @@ class Cursors:
         if np.count_nonzero(wrong):
             token = int(self._grammar.alphabet[positions[wrong][0]])
             raise ValueError(f"token {token} is not allowed here")
-        at = self._base[rows] + place
+        base = self._base[rows]
+        at = base + place
         self._last[rows] = positions
         self._values[at] = values
         self._probabilities[at] = probabilities
-        self._enter(rows, following)
+        self._enter(rows, base, following)
         return self._complete[edge]
 
     def item(self, row: int) -> Item:
@@ -114,9 +115,10 @@ class Cursors:
 
     def pass_label(self, row: int) -> None:
         """Step over the label placeholder after its tokens were written."""
-        self._enter(np.array([row]), self._grammar.after_label[self.state[[row]]])
+        rows = np.array([row])
+        self._enter(rows, self._base[rows], self._grammar.after_label[self.state[rows]])
 
-    def _enter(self, rows: Rows, state: Rows) -> None:
+    def _enter(self, rows: Rows, base: Rows, state: Rows) -> None:
         self.state[rows] = state
-        self.low[rows] = self._values[self._base[rows] + self._lower[state]] + 1
+        self.low[rows] = self._values[base + self._lower[state]] + 1
         self.high[rows] = self._top[state]

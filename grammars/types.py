@@ -32,7 +32,8 @@ class Box:
     def repeats_any(self, others: Iterable[Box]) -> bool:
         """Whether it `repeats` one of them: none whose left side is an eighth of the width away."""
         left, near = self.x_min, (self.x_max - self.x_min) / 8
-        return any(self.repeats(other) for other in others if -near <= other.x_min - left <= near)
+        close = [other for other in others if -near <= other.x_min - left <= near]
+        return any(self.repeats(other) for other in close)
 
     @property
     def area(self) -> float:

@@ -4,8 +4,8 @@ Each piece of work begins at the later of its enqueuing and the end of the one b
 ends its duration later: known when it is enqueued, so no thread keeps the time.  Whoever waits sleeps until
 that moment without the GIL, as in a driver's wait.
 
-The work itself must still run, so that tokens are real.  It runs in order and just before a wait sleeps, which
-hides it as long as it takes less than the wait; `cpu_s` counts it as the device's.
+The work itself must still run, so that tokens are real.  It runs in order and just before a wait sleeps,
+which hides it as long as it takes less than the wait; `cpu_s` counts it as the device's.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class EmulatedEvent:
         return self.begin, self.end
 
     def wait(self) -> None:
-        self.device.wait(self)
+        if self.work is not None or time.perf_counter() < self.end:
+            self.device.wait(self)
         if self.error is not None:
             raise self.error
 
@@ -112,8 +113,6 @@ class EmulatedDevice:
 
     def wait(self, event: EmulatedEvent) -> None:
         """Until the work has run and its time is over."""
-        if event.work is None and time.perf_counter() >= event.end:
-            return
         before = time.thread_time()
         if event.work is not None:
             self._run_until(event)
