@@ -78,6 +78,7 @@ def run_api(settings: Settings) -> int:
             log_config=None,
             access_log=False,
             server_header=False,
+            ws="none",  # there are no web sockets, and uvicorn would log their refusal with its query
             timeout_graceful_shutdown=math.ceil(settings.drain_s),
         )
     )

@@ -54,11 +54,15 @@ class Phase:
 class Trainer:
     """Model, optimisers, averaged weights and the clock of one run."""
 
-    def __init__(self, run: Path, minutes: float, batch: int) -> None:
+    def __init__(self, run: Path, minutes: float, batch: int, start: Path | None = None) -> None:
         self.run, self.minutes, self.batch = run, minutes, batch
         self.processor = build_processor()
         tokenizer = self.processor.tokenizer
-        self.model: PaliGemmaForConditionalGeneration = new_model(tokenizer)
+        self.model: PaliGemmaForConditionalGeneration = (
+            new_model(tokenizer)
+            if start is None
+            else PaliGemmaForConditionalGeneration.from_pretrained(start, dtype=torch.float32)
+        )
         self.patch_head = PatchHead(_words(tokenizer))
         self.match_head = MatchHead()
         self.optimisers = self._optimisers()
@@ -141,6 +145,8 @@ def train(
     batch: int = 64,
     save_every: float = 5.0,
     threads: int = 2,
+    start: Path | None = None,
+    seed: int = FIRST_SEED,
 ) -> None:
     """Train or resume a run.
 
@@ -151,11 +157,13 @@ def train(
     batch: images per step, each with several queries.
     save_every: minutes between checkpoints.
     threads: torch threads of the training process; scenes come from one more process.
+    start: a checkpoint folder whose weights a new run begins with.
+    seed: the first scene; go on beyond the scenes that an earlier run has seen.
     """
     torch.set_num_threads(threads)
-    trainer = Trainer(run, minutes, batch)
+    trainer = Trainer(run, minutes, batch, start)
     all_share = torch.tensor(0.7).share_memory_()
-    stream = SampleStream(FIRST_SEED + trainer.step * batch, all_share)
+    stream = SampleStream(seed + trainer.step * batch, all_share)
     loader = iter(DataLoader(stream, batch_size=batch, num_workers=1, prefetch_factor=4, collate_fn=_collate))
     recent: deque[dict[str, float]] = deque(maxlen=50)
     saved = trainer.seconds

@@ -53,7 +53,7 @@ class Transcript:
             prefill_ms=engine.prefill_ms,
             decode_ms=engine.decode_ms,
             ttft_ms=queue_ms + intake_ms + engine.ttft_ms,
-            total_ms=queue_ms + (time.monotonic() - self._began) * 1000,
+            total_ms=queue_ms + intake_ms + (time.monotonic() - self._began) * 1000,
             input_tokens=engine.input_tokens,
             output_tokens=engine.output_tokens,
             cached_tokens=engine.cached_tokens,

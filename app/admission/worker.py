@@ -30,7 +30,7 @@ def run_worker(settings: Settings) -> int:
     threading.excepthook = _end_process
     from app.intake.decode import decode
     from engine.engine import Engine
-    from engine.errors import ModelNotFound
+    from engine.errors import EngineError
 
     def load() -> EngineLike:
         return Engine.load(
@@ -39,7 +39,7 @@ def run_worker(settings: Settings) -> int:
 
     try:
         asyncio.run(work(settings, load, decode))
-    except ModelNotFound as error:
+    except EngineError as error:  # of `load`: the model, the device or a limit cannot be had
         print(error, file=sys.stderr)
         return USAGE_ERROR
     except EngineDied as error:

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -68,21 +68,29 @@ async def _parsed(request: Request[Any, Any, Any], content: bytes) -> tuple[Spat
     kind = request.content_type[0]
     query = request.scope["query_string"].decode("latin-1")
     if kind.startswith("image/") or kind == "application/octet-stream":
-        fields = parse_qsl(query, keep_blank_values=True)
-        if any(name in _IMAGE_FIELDS for name, _ in fields):
-            _invalid("The body is the image; there is no other one in the query.", "image")
-        return _from_texts(fields), content
+        return _from_query(query), content
+    form = kind == "multipart/form-data"
+    json = kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+    if not (form or json):
+        raise _unsupported(
+            f"The content type {kind or '(none)'!r} is not read. Send application/json, multipart/form-data, "
+            "or the image itself as image/*."
+        )
     if query:
         name = query.partition("=")[0]
         _invalid("Query parameters go with a raw image body only; send this as a field.", name)
-    if kind == "multipart/form-data":
-        return await _from_form(request)
-    if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
-        return _from_json(content), None
-    raise _unsupported(
-        f"The content type {kind or '(none)'!r} is not read. Send application/json, multipart/form-data, or "
-        "the image itself as image/*."
-    )
+    return await _from_form(request) if form else (_from_json(content), None)
+
+
+def _from_query(query: str) -> SpatialBody:
+    try:
+        fields = parse_qsl(query, keep_blank_values=True, errors="strict")
+    except UnicodeDecodeError:
+        detail = "The query is not UTF-8 text with percent escapes."
+        raise ProblemError("invalid-request", detail, status=400) from None
+    if any(name in _IMAGE_FIELDS for name, _ in fields):
+        _invalid("The body is the image; there is no other one in the query.", "image")
+    return _from_texts(fields)
 
 
 def _from_json(content: bytes) -> SpatialBody:
@@ -97,7 +105,7 @@ def _from_json(content: bytes) -> SpatialBody:
 async def _from_form(request: Request[Any, Any, Any]) -> tuple[SpatialBody, bytes | None]:
     try:
         form = await request.form()
-    except (UnicodeDecodeError, LookupError):
+    except (UnicodeError, LookupError):  # the sender names the charset, and Python has odd ones
         raise ProblemError("invalid-request", "A field of the form is not UTF-8 text.", status=400) from None
     texts: list[tuple[str, str]] = []
     upload: bytes | None = None
@@ -200,6 +208,8 @@ def _validation_problem(error: msgspec.ValidationError) -> ProblemError:
         field = f"{field}.{unknown[1]}" if field else unknown[1]
         return ProblemError("invalid-request", f"The field {field!r} is not known.", field=field)
     detail = _AT.sub("", text).replace("`", "")
+    if field == "units":
+        detail += f"; use {' or '.join(get_args(Units))}"
     return ProblemError("invalid-request", f"{detail}.", field=field or None)
 
 

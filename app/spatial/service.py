@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from app.admission.client import AdmissionClient, Ticket
-from app.admission.errors import AdmissionError
+from app.admission.errors import AdmissionError, UnknownModel
 from app.admission.messages import Completed, Failure, ObjectEvent
 from app.problems import ProblemError
 from app.settings import Settings
@@ -54,7 +54,8 @@ class SpatialService:
 
     def __init__(self, client: AdmissionClient, settings: Settings) -> None:
         self._client = client
-        self._settings = settings
+        self._default = settings.model
+        """The name last found for callers who name no model. It outlives a worker that is starting again."""
 
     async def submit(self, task: Task, request: SpatialRequest, request_id: str) -> Running:
         """Put a request in the queue.
@@ -72,23 +73,21 @@ class SpatialService:
                 image=request.image,
                 timeout_s=request.timeout_s,
             )
+        except UnknownModel as error:
+            if request.model is None:  # the caller named none: nothing is wrong with the request
+                raise ProblemError("unavailable", "No worker is running.", retry_after_s=5) from None
+            raise ProblemError(error.problem, error.detail, field="model") from None
         except AdmissionError as error:
-            field = "model" if error.problem == "unknown-model" else None
-            raise ProblemError(
-                error.problem, error.detail, field=field, retry_after_s=error.retry_after_s
-            ) from None
+            raise ProblemError(error.problem, error.detail, retry_after_s=error.retry_after_s) from None
         structlog.contextvars.bind_contextvars(ticket=ticket.id)
         return Running(ticket, task, request, request_id)
 
     async def _model(self, task: Task, asked: str | None) -> str:
         """The name of the model to use: the one asked for, else the one this server was started with."""
         models = {model.name: model for model in await self._client.models()}
-        if asked is not None:
-            name = asked
-        elif self._settings.model in models or not models:
-            name = self._settings.model
-        else:
-            name = min(models)
+        if models and self._default not in models:
+            self._default = min(models)
+        name = self._default if asked is None else asked
         if name in models and task not in models[name].tasks:
             raise ProblemError("unsupported-task", f"The model {name} does not {task}.", field="model")
         return name

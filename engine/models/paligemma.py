@@ -19,7 +19,7 @@ from transformers.utils import logging as transformers_logging
 
 from engine import attention
 from engine.attention import Paged
-from engine.errors import EngineError, ModelNotFound
+from engine.errors import ModelNotFound
 from engine.models.base import KvShape, ModelInfo
 from engine.models.text import TextEncoder
 from grammars.dialects.base import Dialect
@@ -39,7 +39,7 @@ class PaliGemma:
         attention.install()
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         if config["text_config"].get("model_type", "gemma") != "gemma":
-            raise EngineError("unknown-model", f"{name}: only PaliGemma 1 text decoders are supported so far")
+            raise ModelNotFound(f"{name}: only PaliGemma 1 text decoders are supported so far")
         self._text = TextEncoder(folder)
         self._model = _load(folder, device)
         self._processor: Any = AutoImageProcessor.from_pretrained(folder)  # type: ignore[no-untyped-call]
@@ -94,7 +94,7 @@ class PaliGemma:
         try:
             coordinates = [added[f"<loc{i:04d}>"] for i in range(BINS)]
         except KeyError as missing:
-            raise EngineError("unknown-model", f"the tokenizer has no location token {missing}") from None
+            raise ModelNotFound(f"the tokenizer has no location token {missing}") from None
         eos = self._model.config.text_config.eos_token_id
         end = list(eos) if isinstance(eos, list) else [eos]
         if own:

@@ -19,16 +19,28 @@ FAMILIES = {"paligemma": PaliGemma}
 def load_model(name: str, device: torch.device) -> Model:
     """Load a bundled checkpoint by name, a local folder, or a Hugging Face hub id.
 
-    Raises ModelNotFound, with what to change, when there is no such model or its family is not supported.
+    Raises ModelNotFound, with what to change, when there is no such model, its family is not supported, or
+    its files are damaged.
     """
     folder = _folder(name)
-    config = folder / "config.json"
-    if not config.exists():
+    if not (folder / "config.json").exists():
         raise ModelNotFound(f"{folder} has no config.json: not a model folder")
-    family = json.loads(config.read_text(encoding="utf-8")).get("model_type")
+    short = name if not Path(name).is_dir() else folder.name
+    try:
+        return _load(short, folder, device)
+    except (ModelNotFound, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # files from anywhere: half a download, a git-lfs pointer, another layout
+        reason = str(error).strip().splitlines() or [""]
+        detail = f"{folder} cannot be loaded: {type(error).__name__}: {reason[0]}"
+        raise ModelNotFound(detail) from error
+
+
+def _load(short: str, folder: Path, device: torch.device) -> Model:
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    family = config.get("model_type")
     if family not in FAMILIES:
         raise ModelNotFound(f"model family {family!r} is not supported; supported: {', '.join(FAMILIES)}")
-    short = name if not Path(name).is_dir() else folder.name
     return FAMILIES[family](short, folder, _revision(folder), device)
 
 

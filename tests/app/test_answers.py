@@ -7,7 +7,6 @@ import base64
 import json
 import time
 from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from PIL import Image
 
 from tests.app.running import Service, boxes, iou, same, truth
+from tests.intake.pictures import encode
 
 PHRASES = ["red circle", "yellow star", "blue square", "green triangle"]
 
@@ -153,12 +153,6 @@ def test_odd_phrases_are_answered_and_echoed(client: httpx.Client, scene: bytes)
     for box in boxes(answer):
         assert 0 <= box[0] < box[2] <= 1
         assert 0 <= box[1] < box[3] <= 1
-
-
-def encode(image: Image.Image, format: str, **options: Any) -> bytes:
-    out = BytesIO()
-    image.save(out, format, **options)
-    return out.getvalue()
 
 
 def twins() -> dict[str, bytes]:

@@ -55,7 +55,9 @@ def test_half_a_jpeg_says_truncated(client: httpx.Client, scene: bytes) -> None:
     assert "truncated" in response.json()["detail"]
 
 
-def test_what_the_worker_finds_wrong_names_the_field_that_was_sent(client: httpx.Client, scene: bytes) -> None:
+def test_what_the_worker_finds_wrong_names_the_field_that_was_sent(
+    client: httpx.Client, scene: bytes
+) -> None:
     half = base64.b64encode(scene[: len(scene) // 2]).decode()
     sent = {"image_url": f"data:image/jpeg;base64,{half}", "object": "x"}
     assert problem(client.post("/v1/detect", json=sent)) == (422, "invalid-image", "image_url")

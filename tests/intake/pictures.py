@@ -8,7 +8,10 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
+import pillow_heif
 from PIL import Image
+
+pillow_heif.register_heif_opener()
 
 RED = (220, 30, 40)
 WHITE = (255, 255, 255)

@@ -94,8 +94,9 @@ async def test_json_that_is_no_object(client: httpx.AsyncClient) -> None:
 )
 async def test_other_content_types(client: httpx.AsyncClient, content_type: str) -> None:
     content = json.dumps(body()).encode()
-    response = await client.post("/", content=content, headers={"content-type": content_type})
-    assert problem(response) == (415, "unsupported-media", None)
+    for target in ("/", "/?object=x"):  # a query beside it, as when `curl --data-binary` is told no type
+        response = await client.post(target, content=content, headers={"content-type": content_type})
+        assert problem(response) == (415, "unsupported-media", None)
 
 
 async def test_json_content_types(client: httpx.AsyncClient) -> None:
@@ -135,6 +136,7 @@ async def test_query_parameters(client: httpx.AsyncClient) -> None:
     assert await raw("object=x&region=0,0,nan,1") == (422, "invalid-request", "region")
     assert await raw("object=x&region=0,0,,1") == (422, "invalid-request", "region")
     assert await raw("object=x&settings=1") == (422, "invalid-request", "settings")
+    assert await raw("object=r%F6d") == (400, "invalid-request", None)
     response = await client.post("/?max_objects=3", json=body())
     assert problem(response) == (422, "invalid-request", "max_objects")
 
@@ -157,6 +159,14 @@ async def test_forms(client: httpx.AsyncClient) -> None:
     )
     assert await form([("image", file), ("object", (None, b"\xff"))]) == (400, "invalid-request", None)
     assert (await form([("image", file), ("object", text), ("image_url", (None, URI))]))[2] == "image_url"
+
+
+@pytest.mark.parametrize("charset", ["undefined", "punycode", "zip", "nonsense", "utf-16"])
+async def test_a_form_field_in_a_strange_charset(client: httpx.AsyncClient, charset: str) -> None:
+    part = f'--b\r\nContent-Disposition: form-data; name="object"\r\nContent-Type: x/y; charset={charset}'
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    response = await client.post("/", content=f"{part}\r\n\r\nx\r\n--b--\r\n".encode(), headers=headers)
+    assert problem(response) == (400, "invalid-request", None)
 
 
 @pytest.mark.parametrize("boundary", ["", "; boundary=b", "; boundary=" + "b" * 300, '; boundary=""'])

@@ -1,16 +1,26 @@
-"""The pieces of the service that need no queue: heartbeats, and errors nobody foresaw."""
+"""The pieces of the service that need no queue: heartbeats, default models, errors nobody foresaw."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
+import pytest
 from litestar import Litestar, get
 
+from app.admission.client import AdmissionClient, Ticket
+from app.admission.errors import UnknownModel
+from app.admission.messages import SpatialParams, WorkerModel
 from app.correlation import Correlation
 from app.errors import handlers
-from app.spatial.service import with_silences
+from app.intake.sniff import Header
+from app.problems import ProblemError
+from app.settings import Settings
+from app.spatial.bodies import SpatialRequest
+from app.spatial.service import SpatialService, with_silences
 
 
 async def slow_pair() -> AsyncIterator[str]:
@@ -54,3 +64,48 @@ async def test_an_error_nobody_foresaw_says_nothing_of_the_inside() -> None:
     assert response.status_code == 500
     assert response.json()["type"] == "/problems/internal"
     assert "secret" not in response.text
+
+
+class Queue:
+    """A queue whose one worker serves `mine`; it is known to the queue, though not alive, after `crash`."""
+
+    def __init__(self) -> None:
+        self.alive = True
+        self.asked: list[str] = []
+
+    async def models(self) -> list[WorkerModel]:
+        tasks = ["detect", "point"]
+        mine = WorkerModel(name="mine", family="x", revision="0", tasks=tasks, workers=1, capacity=8, load=0)
+        return [mine] if self.alive else []
+
+    async def submit(self, *, model: str, **_: Any) -> Ticket:
+        self.asked.append(model)
+        if model != "mine":
+            raise UnknownModel(f"No worker serves the model {model!r}.")
+        return cast(Ticket, SimpleNamespace(id="1"))
+
+
+def asking(model: str | None = None) -> SpatialRequest:
+    params, header = SpatialParams(phrases=["x"]), Header("JPEG", 40, 100)
+    return SpatialRequest(params, b"", header, "normalized", 1.0, False, model, {})
+
+
+async def test_the_default_model_keeps_its_name_while_its_worker_starts_again() -> None:
+    queue = Queue()
+    service = SpatialService(cast(AdmissionClient, queue), Settings(model="/models/mine"))
+    await service.submit("detect", asking(), "id")
+    queue.alive = False
+    await service.submit("detect", asking(), "id")
+    assert queue.asked == ["mine", "mine"]
+
+
+async def test_who_names_no_model_is_not_told_that_it_is_unknown() -> None:
+    queue = Queue()
+    queue.alive = False
+    service = SpatialService(cast(AdmissionClient, queue), Settings(model="/models/mine"))
+    with pytest.raises(ProblemError) as refused:
+        await service.submit("detect", asking(), "id")
+    assert (refused.value.slug, refused.value.field) == ("unavailable", None)
+    with pytest.raises(ProblemError) as refused:
+        await service.submit("detect", asking("other"), "id")
+    assert (refused.value.slug, refused.value.field) == ("unknown-model", "model")
