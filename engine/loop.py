@@ -148,9 +148,11 @@ class EngineLoop:
                 sequence.ask.first_token = sequence.ask.first_token or now
         complete = self.cursors.advance(rows, positions, probabilities)
         self.scheduler.tokens[rows] += 1
+        done = complete.nonzero()[0]
+        items = dict(zip(done.tolist(), self.cursors.items(rows[done]), strict=True)) if len(done) else {}
         for i in (complete | self.cursors.ended(rows)).nonzero()[0].tolist():
             sequence = sequences[i]
-            reason = sequence.offer(self.cursors.item(sequence.row)) if complete[i] else "stop"
+            reason = sequence.offer(items[i]) if i in items else "stop"
             if reason is not None:
                 self._end(sequence, reason)
             elif sequence.ask.over:  # its listener raised

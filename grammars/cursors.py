@@ -101,17 +101,25 @@ class Cursors:
         self._values[at] = values
         self._probabilities[at] = probabilities
         self._enter(rows, base, following)
-        return self._complete[edge]
+        complete: Flags = self._complete[edge]
+        return complete
+
+    def items(self, rows: Rows) -> list[Item]:
+        """The objects that the last tokens of rows completed."""
+        grammar, width = self._grammar, self._width
+        values = self._values.reshape(-1, width)[rows].tolist()
+        probabilities = self._probabilities.reshape(-1, width)[rows].tolist()
+        self._probabilities[self._base[rows]] = 1.0
+        items = []
+        for kind, bins, chances in zip(grammar.task[self.state[rows]], values, probabilities, strict=True):
+            task = TASKS[kind]
+            end = 1 + grammar.dialect.arity(task)
+            items.append(grammar.dialect.parse(task, bins[1:end], chances[:end]))
+        return items
 
     def item(self, row: int) -> Item:
         """The object that the last token of a row completed."""
-        grammar = self._grammar
-        task = TASKS[grammar.task[self.state[row]]]
-        begin = int(self._base[row])
-        end = begin + 1 + grammar.dialect.arity(task)
-        probabilities = self._probabilities[begin:end].tolist()
-        self._probabilities[begin] = 1.0
-        return grammar.dialect.parse(task, self._values[begin + 1 : end].tolist(), probabilities)
+        return self.items(np.array([row]))[0]
 
     def pass_label(self, row: int) -> None:
         """Step over the label placeholder after its tokens were written."""
