@@ -39,9 +39,8 @@ def run(task: Task, image: Path, phrases: Sequence[str], options: Options) -> in
     check_phrases(phrases, field="object")
     if not 1 <= options.max_objects <= MAX_OBJECTS:
         raise ProblemError("invalid-request", f"--max-objects must be between 1 and {MAX_OBJECTS}.")
-    if options.draw is not None and options.draw.suffix.lower() not in Image.registered_extensions():
-        detail = f"--draw cannot write {options.draw}: use a name that ends in .png."
-        raise ProblemError("invalid-request", detail)
+    if options.draw is not None:
+        _check_drawable(options.draw)
     started = perf_counter()
     decoded = decode(_read(image))
     intake_ms = (perf_counter() - started) * 1000
@@ -70,6 +69,17 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         detail = f"{path} cannot be read: {error.strerror or error}."
     raise ProblemError("invalid-request", detail, field="image")
+
+
+def _check_drawable(path: Path) -> None:
+    """Before the work and not after it."""
+    reason = ""
+    if path.suffix.lower() not in Image.registered_extensions():
+        reason = "use a name that ends in .png"
+    elif not path.parent.is_dir():
+        reason = f"there is no folder {path.parent}"
+    if reason:
+        raise ProblemError("invalid-request", f"--draw cannot write {path}: {reason}.")
 
 
 def _save(picture: Image.Image, path: Path) -> None:

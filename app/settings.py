@@ -62,8 +62,10 @@ class Settings:
                 raise SettingsError(f"{name} must be greater than 0, not {getattr(self, name)}")
         if self.tenant_queue_bytes < self.body_limit_bytes:
             raise SettingsError("tenant_queue_bytes must be at least body_limit_bytes")
-        if self.redis_url is not None and not self.redis_url.startswith(("redis://", "rediss://", "unix://")):
-            raise SettingsError("redis_url must start with redis://, rediss:// or unix://")
+        if self.default_timeout_s > self.max_timeout_s:
+            raise SettingsError("default_timeout_s must be at most max_timeout_s")
+        if self.redis_url is not None:
+            _check_redis(self.redis_url)
         if not self.namespace or set(self.namespace) & set("{}: \n"):
             raise SettingsError(f"namespace must be a plain word, not {self.namespace!r}")
 
@@ -107,6 +109,17 @@ _POSITIVE = (
     "result_ttl_s",
     "drain_s",
 )
+
+
+def _check_redis(url: str) -> None:
+    if not url.startswith(("redis://", "rediss://", "unix://")):
+        raise SettingsError("redis_url must start with redis://, rediss:// or unix://")
+    from redis.connection import parse_url  # the command line starts faster without it
+
+    try:
+        parse_url(url)
+    except ValueError as error:
+        raise SettingsError(f"redis_url cannot be read: {error}") from None
 
 
 def _parse(variable: str, text: str, hint: Any) -> Any:

@@ -56,7 +56,8 @@ class Generator:
     def __init__(self, folder: Path, ours: Model, max_tokens: int) -> None:
         self._grammar, self._dialect, self._max_tokens = ours.grammar, ours.grammar.dialect, max_tokens
         self._causal_prompt = ours.info.prefix == "image"
-        self._model: Any = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval()
+        model: Any = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32)
+        self._model = model.eval()
         self._processor: Any = AutoProcessor.from_pretrained(folder)  # type: ignore[no-untyped-call]
         self._processor.tokenizer.padding_side = "left"
         end = self._model.generation_config.eos_token_id

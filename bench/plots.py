@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ def plot_table(table: Table, folder: Path) -> list[Path]:
 
     forward = [point.device_ms - SAMPLE_MS for point in table.sweep]
     figure, (steps, gains) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    for mode, measured, fitted in (
+    lines: tuple[tuple[Mode, list[float], Callable[[float], float]], ...] = (
         ("blocking", [p.blocking_ms for p in table.sweep], table.cost.blocking),
         ("pipelined", [p.pipelined_ms for p in table.sweep], table.cost.pipelined),
-    ):
+    )
+    for mode, measured, fitted in lines:
         over = [m - f for m, f in zip(measured, forward, strict=True)]
         steps.plot(forward, over, "o", color=COLOURS[mode], label=mode)
         line = [fitted(f) - f for f in forward]

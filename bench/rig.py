@@ -95,7 +95,8 @@ class Rig:
 
     def _window(self, mode: Mode, ticks: int) -> Window:
         self._settle(mode, ticks)
-        self.device.log = log = []
+        log: list[EmulatedEvent] = []
+        self.device.log = log
         before = self._cpu_s()
         for _ in range(ticks):
             self.loop.turn()

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from engine.errors import EngineError
 from engine.request import Priority, Request
 from grammars.types import Region, Task
 
@@ -37,7 +38,11 @@ def make_request(task: Task, image: ImageLike, phrase: str | Listing[str], asked
     """A request from what people have at hand.
 
     image: PIL image, or uint8 [H, W, 3] RGB, upright.
+    Raises EngineError for anything else.
     """
+    if not isinstance(image, Image.Image | np.ndarray):
+        kind = type(image).__name__
+        raise EngineError("invalid-request", f"image must be a PIL image or an array, not {kind}", "image")
     pixels = np.asarray(image.convert("RGB")) if isinstance(image, Image.Image) else image
     phrases = (phrase,) if isinstance(phrase, str) else tuple(phrase)
     rest = {name: value for name, value in asked.items() if name != "timeout_s"}

@@ -88,14 +88,16 @@ class Scheduler:
 
     def next_step(self) -> Step | None:
         """The step to launch now; its sequences are counted as launched."""
-        decode, extend = self._ready_decode(), None
+        decode = self._ready_decode()
+        due: list[Sequence] = []
         if self.has_labels:
-            decode, extend = self._split_labels(decode)
+            decode, due = self._split_labels(decode)
         step: Step | None = None
-        if self._free_rows and self.waiting and not (decode and self._last_was_prefill):
+        if self._free_rows and self.waiting and not ((decode or due) and self._last_was_prefill):
             step = self._prefill()
         self._last_was_prefill = step is not None
-        step = step or extend or decode
+        if step is None:
+            step = self._extend(due) if due else decode
         if step is not None:
             self._count(step)
         return step
@@ -130,10 +132,10 @@ class Scheduler:
             self._ready = ready, self._padded(ready), _any_warm(ready)
         return Decode(*self._ready) if self._ready[0] else None
 
-    def _split_labels(self, decode: Decode | None) -> tuple[Decode | None, Extend | None]:
-        """Rows whose label is due extend, rows about to learn that it is sit out, the others decode."""
+    def _split_labels(self, decode: Decode | None) -> tuple[Decode | None, list[Sequence]]:
+        """Rows whose label is due may extend, rows about to learn that it is sit out, the others decode."""
         if decode is None:
-            return None, None
+            return None, []
         rows = decode.rows[: len(decode.sequences)]
         due, soon = self._cursors.label_due(rows), self._cursors.before_label(rows)
         extending = [
@@ -144,12 +146,10 @@ class Scheduler:
             for s, is_due, is_soon in zip(decode.sequences, due, soon, strict=True)
             if not is_due and not (is_soon and s.inflight_refs)
         ]
-        return (
-            Decode(going, self._padded(going), _any_warm(going)) if going else None,
-            self._extend(extending) if extending else None,
-        )
+        return Decode(going, self._padded(going), _any_warm(going)) if going else None, extending
 
     def _extend(self, sequences: list[Sequence]) -> Extend:
+        """Passes the labels: only for a step that is launched."""
         step = Extend(sequences, self._padded(sequences), _any_warm(sequences))
         for sequence in sequences:
             row = sequence.row

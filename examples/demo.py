@@ -30,7 +30,7 @@ from app.spatial.schemas import DetectAnswer, PointAnswer
 
 HERE = Path(__file__).parent
 OUT = HERE.parent / "demo"
-READY_WITHIN_S = 180
+READY_WITHIN_S = 600
 STOPPED_WITHIN_S = 60
 
 PHRASES = ["red circle", "yellow star", "blue square", "green triangle"]
@@ -82,7 +82,7 @@ def service() -> Iterator[int]:
 
 def wait_until_ready(process: subprocess.Popen[bytes], port: int, log: IO[bytes]) -> None:
     """Return when /readyz answers 200."""
-    print(f"Starting the service on port {port} ...", flush=True)
+    print(f"Starting the service on port {port}, which loads the model ...", flush=True)
     until = time.monotonic() + READY_WITHIN_S
     while time.monotonic() < until:
         if process.poll() is not None:

@@ -72,8 +72,9 @@ def open_checked(data: bytes) -> Opened:
     name = format_of(data)
     try:
         image: Image.Image = Image.open(BytesIO(data), formats=[name])
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise ProblemError("image-too-large", f"{error}", field="image") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        detail = f"Too many pixels: at most {MAX_SIDE} on a side and {MAX_PIXELS} in all are read."
+        raise ProblemError("image-too-large", detail, field="image") from None
     except Exception as error:  # decoders raise anything at all on damaged bytes
         raise damaged(name, error) from error
     check_size(*image.size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from litestar import Controller, get
+from litestar import Controller, HttpMethod, get, route
 from litestar.datastructures import State
 from msgspec import Struct
 
@@ -11,6 +11,8 @@ from app.admission.errors import AdmissionError
 from app.admission.messages import WorkerModel
 from app.openapi import problem_responses
 from app.problems import ProblemError
+
+PROBED = [HttpMethod.GET, HttpMethod.HEAD]
 
 
 class Health(Struct, frozen=True):
@@ -30,12 +32,17 @@ class HealthController(Controller):
 
     tags = ("system",)
 
-    @get("/livez", summary="The process is alive")
+    @route("/livez", http_method=PROBED, summary="The process is alive")
     async def livez(self) -> Health:
         """Always 200 while the process can answer at all."""
         return Health()
 
-    @get("/readyz", summary="Requests can be answered", responses=problem_responses("unavailable"))
+    @route(
+        "/readyz",
+        http_method=PROBED,
+        summary="Requests can be answered",
+        responses=problem_responses("unavailable"),
+    )
     async def readyz(self, state: State) -> Health:
         """200 when Redis answers and a worker is alive, else a 503 problem that says which is missing."""
         client: AdmissionClient = state.client

@@ -28,9 +28,11 @@ def test_a_child_reads_the_same_settings():
         ({"POINTBOX_MODE": "fast"}, "pipelined"),
         ({"POINTBOX_MAX_BATCH": "0"}, "max_batch"),
         ({"POINTBOX_REDIS_URL": "localhost:6379"}, "redis://"),
+        ({"POINTBOX_REDIS_URL": "redis://host:port"}, "redis_url"),
         ({"POINTBOX_NAMESPACE": "a:b"}, "namespace"),
         ({"POINTBOX_TENANT_QUEUE_BYTES": "1000"}, "tenant_queue_bytes"),
         ({"POINTBOX_DEFAULT_TIMEOUT_S": "nan"}, "default_timeout_s"),
+        ({"POINTBOX_MAX_TIMEOUT_S": "5"}, "default_timeout_s"),
     ],
 )
 def test_a_wrong_value_is_named_in_one_line(environ, word):

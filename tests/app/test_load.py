@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import signal
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,18 @@ async def test_a_full_queue_and_a_drain(
             assert response.status_code == status
             assert response.json()["type"] == f"/problems/{slug}"
             assert int(response.headers["retry-after"]) >= 1
-        waiting = asyncio.create_task(crowd(service.url, asked, 4))
-        await asyncio.sleep(0.4)
-        service.process.send_signal(signal.SIGTERM)
-        assert [response.status_code for response in await waiting] == [200] * 4
+        async with (
+            httpx.AsyncClient(base_url=service.url, timeout=60) as client,
+            AsyncExitStack() as open_ones,
+        ):
+            streams = [
+                await open_ones.enter_async_context(
+                    client.stream("POST", "/v1/detect", json=asked | {"stream": True})
+                )
+                for _ in range(4)
+            ]
+            assert [stream.status_code for stream in streams] == [200] * 4  # all are in the queue
+            service.process.send_signal(signal.SIGTERM)
+            for stream in streams:
+                assert b"event: done" in await stream.aread()
         assert await asyncio.to_thread(service.process.wait, 30) == 0

@@ -16,14 +16,20 @@ from engine.device.base import Device
 from engine.device.cpu import CpuDevice
 from engine.engine import Engine, Handle
 from engine.events import Event, Failed, Finished, Found
+from engine.executor import Placement
 from engine.loop import Mode
 from engine.models.base import Model
 from engine.request import Request
 from engine.trace import Trace
 from grammars.types import Box, Item, Point, Task
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 """After this a test says that something hangs; no test measures time."""
+SCHEDULES: tuple[tuple[Mode, Placement], ...] = (
+    ("pipelined", "host"),
+    ("pipelined", "device"),
+    ("blocking", "host"),
+)
 
 Image = npt.NDArray[np.uint8]
 
@@ -38,6 +44,7 @@ def engine_on(
     *,
     device: Device | None = None,
     mode: Mode = "pipelined",
+    placement: Placement = "host",
     max_batch: int = 32,
     pages: int | None = None,
     prefill_tokens: int = 1024,
@@ -49,6 +56,7 @@ def engine_on(
         model,
         device or CpuDevice(),
         mode=mode,
+        placement=placement,
         max_batch=max_batch,
         pages=pages,
         prefill_tokens=prefill_tokens,

@@ -9,7 +9,7 @@ import torch
 
 from engine.models.base import Model
 from engine.models.registry import load_model
-from tests.models.checkpoints import random_checkpoint
+from tests.models.checkpoints import public_checkpoint, random_checkpoint
 from tests.models.sameness import FOLDERS
 
 
@@ -35,3 +35,16 @@ def endless(tmp_path_factory: pytest.TempPathFactory) -> Model:
 def varied(tmp_path_factory: pytest.TempPathFactory) -> Model:
     """Writes lists of very different lengths."""
     return loaded(random_checkpoint(tmp_path_factory.mktemp("varied"), 5))
+
+
+@pytest.fixture(scope="session")
+def public(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """Image and prompt one prefix; writes labels."""
+    return loaded(public_checkpoint(tmp_path_factory.mktemp("public"), 2))
+
+
+@pytest.fixture(scope="session")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """Writes until its context of 160 tokens is full."""
+    folder = tmp_path_factory.mktemp("narrow")
+    return loaded(random_checkpoint(folder, 5, mixing=0.3, endless=True, context=160))

@@ -9,12 +9,13 @@ import pytest
 
 from engine.answer import Answer
 from engine.engine import Engine
+from engine.executor import Placement
 from engine.loop import Mode
 from engine.models.base import Model
 from engine.request import Request
 from engine.trace import Span, Trace
 from grammars.types import TASKS
-from tests.engine.asking import ask_together, assert_at_rest, engine_on, picture
+from tests.engine.asking import SCHEDULES, ask_together, assert_at_rest, engine_on, picture
 from tests.engine.faulty import LateCopies
 from tests.models.sameness import assert_same
 from training.scenes import HELD_OUT, make_scene
@@ -31,17 +32,19 @@ def mixed(count: int) -> list[Request]:
     ]
 
 
-def one_by_one(model: Model, requests: list[Request]) -> list[Answer]:
-    with engine_on(model, mode="blocking") as engine:
+def one_by_one(model: Model, requests: list[Request], max_tokens: int | None = None) -> list[Answer]:
+    with engine_on(model, mode="blocking", max_tokens=max_tokens) as engine:
         return [engine.ask(request) for request in requests]
 
 
-@pytest.mark.parametrize("mode", ["pipelined", "blocking"])
-def test_100_requests_at_once_get_the_answers_they_get_alone(tiny: Model, mode: Mode) -> None:
+@pytest.mark.parametrize(("mode", "placement"), SCHEDULES)
+def test_100_requests_at_once_get_the_answers_they_get_alone(
+    tiny: Model, mode: Mode, placement: Placement
+) -> None:
     requests = mixed(100)
     alone = one_by_one(tiny, requests[:42])  # 3, 2 and 7 repeat after 42
     trace = Trace()
-    with engine_on(tiny, mode=mode, trace=trace) as engine:
+    with engine_on(tiny, mode=mode, placement=placement, trace=trace) as engine:
         together = ask_together(engine, requests)
         assert_at_rest(engine)
     assert_same(tiny, requests, together, [alone[i % 42] for i in range(100)])
@@ -55,12 +58,11 @@ def overlapped(spans: list[Span]) -> float:
     return sum(launched[s.step + 1] <= s.begin for s in commits) / len(commits)
 
 
-@pytest.mark.parametrize(("mode", "least", "most"), [("pipelined", 0.95, 1.0), ("blocking", 0.0, 0.0)])
-def test_the_next_step_is_launched_before_a_commit(
-    tiny: Model, mode: Mode, least: float, most: float
-) -> None:
+@pytest.mark.parametrize(("mode", "placement"), SCHEDULES)
+def test_the_next_step_is_launched_before_a_commit(tiny: Model, mode: Mode, placement: Placement) -> None:
+    least, most = (0.95, 1.0) if mode == "pipelined" else (0.0, 0.0)
     trace = Trace()
-    with engine_on(tiny, mode=mode, trace=trace) as engine:
+    with engine_on(tiny, mode=mode, placement=placement, trace=trace) as engine:
         ask_together(engine, mixed(32))
     assert least <= overlapped(trace.spans) <= most
 
@@ -113,6 +115,20 @@ def test_any_batch_size_serves_any_load(varied: Model) -> None:
             assert_at_rest(engine)
         expected = expected or given
         assert_same(varied, requests, given, expected)
+
+
+@pytest.mark.parametrize("mode", ["pipelined", "blocking"])
+def test_labels_are_written_whoever_arrives(public: Model, mode: Mode) -> None:
+    """A label is due while new requests take the step; one row of a batch extends, the others decode."""
+    requests = [
+        Request("detect", picture(i % 3), (phrase, "red circle"), max_objects=3, dedupe=False)
+        for i, phrase in enumerate(("a ring", "star", "the 😀 ring", "every white hexagon") * 4)
+    ]
+    expected = one_by_one(public, requests[:12], max_tokens=36)
+    expected += expected[:4]
+    with engine_on(public, mode=mode, max_batch=3, prefill_tokens=1, max_tokens=36) as engine:
+        assert_same(public, requests, ask_together(engine, requests), expected)
+        assert_at_rest(engine)
 
 
 def test_after_200_requests_all_counts_are_as_at_the_start(tiny: Model) -> None:

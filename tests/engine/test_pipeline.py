@@ -7,7 +7,15 @@ from typing import Literal
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from engine.pipeline import InFlight, Pipeline, PipelineError
 
@@ -22,8 +30,13 @@ class PipelineMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pipeline: Pipeline[int] = Pipeline()
         self.lives: list[Life] = []
+
+    @initialize(after_commit=st.booleans())
+    def build(self, after_commit: bool) -> None:
+        """Host placement, whose sampling needs the commit before it, or device placement."""
+        self.after_commit = after_commit
+        self.pipeline: Pipeline[int] = Pipeline(after_commit)
 
     def in_flight(self) -> list[int]:
         return [number for number, life in enumerate(self.lives) if life != "ended"]
@@ -48,7 +61,9 @@ class PipelineMachine(RuleBasedStateMachine):
 
     @rule(step=steps)
     def finalize(self, step: Step) -> None:
-        if self.is_oldest(step) and self.lives[step.number] == "launched":
+        earlier = [self.lives[number] for number in self.in_flight() if number < step.number]
+        ready = not earlier if self.after_commit else "launched" not in earlier
+        if ready and self.lives[step.number] == "launched":
             self.pipeline.finalize(step)
             self.lives[step.number] = "finalized"
         else:
@@ -82,6 +97,8 @@ class PipelineMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_model_holds(self) -> None:
+        if not hasattr(self, "pipeline"):
+            return
         flying = self.in_flight()
         assert len(self.pipeline) == len(flying) <= 2
         assert self.pipeline.can_launch == (len(flying) < 2)
@@ -109,6 +126,29 @@ def test_the_order_that_the_engine_runs() -> None:
         assert pipeline.can_launch
         pipeline.finalize(following)
         current = following
+
+
+def test_the_order_of_device_placement() -> None:
+    """launch t+1, finalize t+1, commit t: sampling waits for no commit, only for the sampling before it."""
+    pipeline: Pipeline[str] = Pipeline(after_commit=False)
+    current = pipeline.launch("0")
+    pipeline.finalize(current)
+    for t in range(1, 6):
+        following = pipeline.launch(str(t))
+        pipeline.finalize(following)
+        with pytest.raises(PipelineError, match="out of order"):
+            pipeline.begin_commit(following)
+        pipeline.begin_commit(current)
+        pipeline.end_commit(current)
+        current = following
+    last = pipeline.launch("last")
+    pipeline.begin_commit(current)
+    pipeline.end_commit(current)
+    after = pipeline.launch("after")
+    with pytest.raises(PipelineError, match="before the finalization of an earlier one"):
+        pipeline.finalize(after)
+    pipeline.finalize(last)
+    pipeline.finalize(after)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def traced(device: Device, mode: Mode) -> Trace:
 
 def by_step(trace: Trace) -> dict[int, dict[str, Span]]:
     steps: dict[int, dict[str, Span]] = defaultdict(dict)
-    for span in trace.spans:
+    for span in (*trace.spans, *trace.device_spans):
         assert span.name not in steps[span.step], "a step did something twice"
         steps[span.step][span.name] = span
     return steps
@@ -72,7 +72,7 @@ def test_the_file_is_chrome_trace_json(tmp_path: Path) -> None:
     names = {e["args"]["name"]: e["tid"] for e in events if e["ph"] == "M"}
     assert set(names) == {"pointbox-engine", "compute stream", "copy stream"}
     spans = [e for e in events if e["ph"] == "X"]
-    assert len(spans) == len(trace.spans)
+    assert len(spans) == len(trace.spans) + len(trace.device_spans)
     for event in spans:
         assert event["dur"] >= 0
         assert event["tid"] in names.values()

@@ -16,15 +16,19 @@ EOS_ID, START_ID = 1, 446
 FILES = ("tokenizer.json", "tokenizer_config.json", "processor_config.json", "generation_config.json")
 
 
-def random_checkpoint(folder: Path, seed: int, *, mixing: float = 1.0, endless: bool = False) -> Path:
+def random_checkpoint(
+    folder: Path, seed: int, *, mixing: float = 1.0, endless: bool = False, context: int = 1024
+) -> Path:
     """The default architecture with random weights; lists of all lengths.
 
     mixing: how much attention and MLPs add to the residual stream; with 0 the next token depends on the
         last one alone, so that an answer repeats one object.
     endless: the end of the answer is never the likelier choice.
+    context: tokens of image, prompt and answer at most.
     """
     config = json.loads((TINY / "config.json").read_text(encoding="utf-8"))
     processor = json.loads((TINY / "processor_config.json").read_text(encoding="utf-8"))
+    config["text_config"]["max_position_embeddings"] = context
     return _write(folder, config, processor, seed, mixing, endless)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +87,9 @@ class Stock:
     def inputs(self, task: Task, image: np.ndarray, phrase: str) -> dict[str, torch.Tensor]:
         """As a user of the stock processor would ask, token types as the model was trained with."""
         verb = self._ours.grammar.dialect.prompt(task, phrase).split()[0]
-        inputs = dict(self._processor(images=image, text=f"<image>{verb} {phrase}", return_tensors="pt"))
+        with warnings.catch_warnings():  # of transformers, about numpy
+            warnings.simplefilter("ignore", DeprecationWarning)
+            inputs = dict(self._processor(images=image, text=f"<image>{verb} {phrase}", return_tensors="pt"))
         causal_prompt = self._ours.info.prefix == "image"
         is_image = inputs["input_ids"] == self._model.config.image_token_id
         inputs["token_type_ids"] = (

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from engine.answer import Answer
+from engine.executor import Placement
 from engine.loop import Mode
 from engine.models.base import Model
 from engine.models.registry import load_model
@@ -22,6 +23,7 @@ from engine.request import Request
 from engine.trace import Trace
 from grammars.types import TASKS, Task
 from tests.engine.asking import (
+    SCHEDULES,
     Image,
     ask_together,
     assert_at_rest,
@@ -35,8 +37,6 @@ from tests.models.reference import CLOSE, Reference, Stock, first_difference
 from training.scenes import COLOURS, HELD_OUT, SHAPES, make_query, make_scene
 
 LIMIT, SHORT = 80, 40
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # transformers, not ours
-MODES: tuple[Mode, ...] = ("pipelined", "blocking")
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Question:
         return Request(self.task, self.image, (self.phrase,), max_objects=500, dedupe=False)
 
 
+Schedule = tuple[Mode, Placement]
 Pairs = list[tuple[Question, Reference]]
 
 
@@ -68,8 +69,9 @@ def referred(folder: Path, model: Model, asked: Iterable[Question], limit: int) 
     return [(q, stock.answer(q.task, q.image, q.phrase, limit)) for q in asked]
 
 
-def answers(model: Model, pairs: Pairs, mode: Mode, together: bool, limit: int) -> list[Answer]:
-    with engine_on(model, mode=mode, max_tokens=limit) as engine:
+def answers(model: Model, pairs: Pairs, schedule: Schedule, together: bool, limit: int) -> list[Answer]:
+    mode, placement = schedule
+    with engine_on(model, mode=mode, placement=placement, max_tokens=limit) as engine:
         requests = [question.request for question, _ in pairs]
         given = ask_together(engine, requests) if together else [engine.ask(r) for r in requests]
         assert_at_rest(engine)
@@ -109,19 +111,19 @@ def pairs(request: pytest.FixtureRequest, tiny: Model) -> Pairs:
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "together"])
-@pytest.mark.parametrize("mode", MODES)
-def test_the_default_model(tiny: Model, pairs: Pairs, mode: Mode, together: bool) -> None:
-    assert_same_tokens(tiny, pairs, answers(tiny, pairs, mode, together, LIMIT))
+@pytest.mark.parametrize("schedule", SCHEDULES, ids="-".join)
+def test_the_default_model(tiny: Model, pairs: Pairs, schedule: Schedule, together: bool) -> None:
+    assert_same_tokens(tiny, pairs, answers(tiny, pairs, schedule, together, LIMIT))
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_31_neighbours_on_one_image(tiny: Model, mode: Mode) -> None:
+@pytest.mark.parametrize("schedule", SCHEDULES, ids="-".join)
+def test_31_neighbours_on_one_image(tiny: Model, schedule: Schedule) -> None:
     """32 phrases share the KV of one image and decode as one batch; each says what it says alone."""
     scene = make_scene(HELD_OUT.start)
     phrases = [*SHAPES, *COLOURS, *(f"{c} {s}" for c in COLOURS[:3] for s in SHAPES[:4])][:32]
     pairs = referred(TINY, tiny, [Question("detect", scene.image, phrase) for phrase in phrases], LIMIT)
-    trace = Trace()
-    with engine_on(tiny, mode=mode, max_tokens=LIMIT, trace=trace) as engine:
+    (mode, placement), trace = schedule, Trace()
+    with engine_on(tiny, mode=mode, placement=placement, max_tokens=LIMIT, trace=trace) as engine:
         request = Request("detect", scene.image, tuple(phrases), max_objects=500, dedupe=False)
         answer = engine.ask(request)
         assert_at_rest(engine)
@@ -141,8 +143,8 @@ def test_31_neighbours_on_one_image(tiny: Model, mode: Mode) -> None:
 def test_random_weights(random_folder: Path) -> None:
     model = load_model(str(random_folder), torch.device("cpu"))
     pairs = referred(random_folder, model, questions(5), SHORT)
-    for mode in MODES:
-        assert_same_tokens(model, pairs, answers(model, pairs, mode, True, SHORT))
+    for schedule in SCHEDULES:
+        assert_same_tokens(model, pairs, answers(model, pairs, schedule, True, SHORT))
 
 
 def test_public_style(public_folder: Path) -> None:
@@ -153,9 +155,9 @@ def test_public_style(public_folder: Path) -> None:
     asked = questions(4)
     asked.append(Question("detect", asked[0].image, "a rather long label, of many words and ½ a hexagon"))
     pairs = referred(public_folder, model, asked, SHORT)
-    for mode in MODES:
+    for schedule in (s for s in SCHEDULES if s[1] == "host"):
         differences = 0
-        given = answers(model, pairs, mode, True, SHORT)
+        given = answers(model, pairs, schedule, True, SHORT)
         for (question, reference), answer in zip(pairs, given, strict=True):
             same = places_of(items_of(answer)) == places_of(reference.items)
             written = answer.metrics.output_tokens
