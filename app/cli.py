@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
+from app.benchmarks import bench
 from app.problems import ProblemError
 from app.settings import Settings, SettingsError
 
@@ -18,6 +19,8 @@ app = App(
     help="Point at things in pictures: an image and a phrase become points and boxes.",
     version=lambda: version("pointbox-server"),
 )
+
+app.command(bench)
 
 Picture = Annotated[Path, Parameter(help="JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC or AVIF.")]
 Phrase = Annotated[str, Parameter(help="What to look for, such as 'red circle'.", required=True)]

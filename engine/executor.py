@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from engine.attention import KvCache
-from engine.device.base import Device, Event
+from engine.device.base import Device, Event, Timed
 from engine.device.cuda import upload
 from engine.forwards import Forwards, Work
 from engine.models.base import Model
@@ -20,7 +20,7 @@ from engine.sampling import Chance, Sampler
 from engine.sequence import Sequence
 from engine.slots import DecodeSlot
 from engine.steps import Decode, Extend, Prefill, Step
-from grammars.cursors import Cursors
+from grammars.cursors import Cursors, Rows
 
 Placement = Literal["host", "device"]
 TABLE_STEP = 4
@@ -54,7 +54,7 @@ class Executor:
         alphabet = len(model.grammar.alphabet)
         self._slots = [DecodeSlot(max_batch, alphabet, where) for _ in range(DEPTH)]
         self._events: list[tuple[Event, ...]] = [()] * DEPTH
-        """Of each slot's step: its forward, then the copy of its tokens."""
+        """Of each slot's step: its forward, its sampling, the copy of its tokens."""
         self._alphabet = torch.from_numpy(model.grammar.alphabet).long().to(where)
         self._sampler = Sampler(model.grammar, where)
         self._table_width = width
@@ -69,15 +69,15 @@ class Executor:
             case Decode():
                 slot.inputs.host["row"][: len(index)] = step.rows
                 slot.inputs.host["index"][: len(index)] = index
-                width = self._width(int(index.max()) + 1)
+                width = self._width(index + 1)
                 work = self._forwards.decode(slot, len(index), width)
                 forward = self._device.compute(work, ("forward", slot_index, len(index), width))
             case Extend():
-                width = self._width(max(map(sum, zip(step.starts, map(len, step.runs), strict=True))))
+                width = self._width(np.array(step.starts) + [len(run) for run in step.runs])
                 forward = self._device.compute(self._forwards.extend(slot, step, width))
             case Prefill():
-                longest = max(len(s.prompt) for s in step.sequences)
-                width = self._width(self._forwards.image_tokens + longest)
+                prompts = np.array([len(s.prompt) for s in step.sequences])
+                width = self._width(self._forwards.image_tokens + prompts)
                 work = self._forwards.prefill(slot, step, width)
                 forward = self._device.compute(self._after_reset(step.sequences, work))
             case _:
@@ -86,24 +86,28 @@ class Executor:
 
     def finalize(self, slot_index: int, step: Step, cursors: Cursors) -> None:
         """Enqueue the sampling of a launched step, and the copy of its tokens."""
-        slot, rows = self._slots[slot_index], step.rows
-        batch = len(rows)
-        choice = slot.choice.host
+        slot, batch = self._slots[slot_index], len(step.rows)
+        self.choose(slot_index, step.rows, cursors)
+        if step.warm:
+            _fill_chance(slot, step.sequences)
+        key = ("sample", slot_index, batch, step.warm)
+        sampled = self._device.compute(self._sample(slot, batch, step.warm), key)
+        self._events[slot_index] += (sampled, self._device.copy(slot.download, after=sampled))
+
+    def choose(self, slot_index: int, rows: Rows, cursors: Cursors) -> None:
+        """Write what the device needs to build the masks of a step: states and bounds, not the masks."""
+        choice, batch = self._slots[slot_index].choice.host, len(rows)
         choice["row"][:batch] = rows
         if self._placement == "host":
             choice["state"][:batch] = cursors.state[rows]
             choice["low"][:batch] = cursors.low[rows]
             choice["high"][:batch] = cursors.high[rows]
-        warm = any(s.ask.request.temperature for s in step.sequences)
-        if warm:
-            _fill_chance(slot, step.sequences)
-        sampled = self._device.compute(self._sample(slot, batch, warm), ("sample", slot_index, batch, warm))
-        self._events[slot_index] += (self._device.copy(slot.download, after=sampled),)
 
     def wait(self, slot_index: int, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Alphabet positions and probabilities of a finalized step; raises what its device work raised.
 
-        Either way all of its work is over, so that its slot may be written again.
+        The probabilities are those in the slot, to be used before the commit ends.  Either way all of its
+        work is over, so that its slot may be written again.
         """
         errors: list[Exception] = []
         for event in self._events[slot_index]:
@@ -114,7 +118,12 @@ class Executor:
         if errors:
             raise errors[0]
         slot = self._slots[slot_index]
-        return slot.positions[:count].astype(np.int64), slot.probabilities[:count].copy()
+        return slot.positions[:count].astype(np.int64), slot.probabilities[:count]
+
+    def ran(self, slot_index: int) -> dict[str, tuple[float, float]]:
+        """When the work of a committed step ran, on devices that know."""
+        events = zip(("forward", "sample", "copy"), self._events[slot_index], strict=False)
+        return {name: event.ran for name, event in events if isinstance(event, Timed)}
 
     def counts(self) -> tuple[int, int]:
         """Images that went through the vision tower, and prompt and image tokens prefilled, so far."""
@@ -166,11 +175,11 @@ class Executor:
 
         return work
 
-    def _width(self, tokens: int) -> int:
-        """Pages of the block table that a step reads."""
+    def _width(self, tokens: npt.NDArray[np.int64]) -> int:
+        """Pages of the block table that a step reads whose rows are so long."""
         if self._device.fixed_shapes:
             return self._table_width
-        pages = -(-tokens // self._page_size)
+        pages = -(-int(tokens.max()) // self._page_size)
         return -(-pages // TABLE_STEP) * TABLE_STEP
 
 

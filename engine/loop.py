@@ -31,6 +31,7 @@ from engine.trace import Trace
 from grammars.cursors import Cursors
 
 Mode = Literal["pipelined", "blocking"]
+NO_SPAN = nullcontext()
 log = logging.getLogger(__name__)
 
 
@@ -128,6 +129,8 @@ class EngineLoop:
                 sequence.inflight_refs -= 1
                 if sequence.finalized:
                     self._release_if_over(sequence)
+        if self.trace is not None:
+            self.trace.device(step.number, work.kind, len(work.sequences), self.executor.ran(step.slot))
         self.pipeline.end_commit(step)
 
     def _book(
@@ -145,9 +148,11 @@ class EngineLoop:
                 sequence.ask.first_token = sequence.ask.first_token or now
         complete = self.cursors.advance(rows, positions, probabilities)
         self.scheduler.tokens[rows] += 1
-        for i in np.flatnonzero(complete | self.cursors.ended(rows)):
+        done = complete.nonzero()[0]
+        items = dict(zip(done.tolist(), self.cursors.items(rows[done]), strict=True)) if len(done) else {}
+        for i in (complete | self.cursors.ended(rows)).nonzero()[0].tolist():
             sequence = sequences[i]
-            reason = sequence.offer(self.cursors.item(sequence.row)) if complete[i] else "stop"
+            reason = sequence.offer(items[i]) if i in items else "stop"
             if reason is not None:
                 self._end(sequence, reason)
             elif sequence.ask.over:  # its listener raised
@@ -241,15 +246,26 @@ class EngineLoop:
 
     # --- the thread ----------------------------------------------------------------------------------
 
+    def turn(self) -> bool:
+        """What was posted, what is too late, then one tick; False when the tick had nothing to do."""
+        while self._inbox:
+            self._inbox.popleft()()
+        if self._deadlines:
+            self._check_deadlines()
+        return not self._closing and self.tick()
+
+    def drain(self) -> None:
+        """Commit what is in flight."""
+        while (oldest := self.pipeline.oldest) is not None:
+            if not oldest.finalized:
+                self.finalize(oldest)
+            self.commit(oldest)
+
     def _run(self) -> None:
         try:
             while not self._closing:
                 self._wake.clear()
-                while self._inbox:
-                    self._inbox.popleft()()
-                if self._deadlines:
-                    self._check_deadlines()
-                if not self._closing and not self.tick():
+                if not self.turn() and not self._closing:
                     self._wake.wait()
         except Exception as error:
             log.exception("the engine thread ended")
@@ -263,10 +279,7 @@ class EngineLoop:
                 self._inbox.popleft()()
 
     def _shut(self) -> None:
-        while (oldest := self.pipeline.oldest) is not None:
-            if not oldest.finalized:
-                self.finalize(oldest)
-            self.commit(oldest)
+        self.drain()
         for ask in {s.ask: None for s in self.scheduler.sequences()}:
             ask.fail(closed())
             self._drop_all(ask)
@@ -274,6 +287,5 @@ class EngineLoop:
 
     def _span(self, name: str, step: InFlight[Step]) -> AbstractContextManager[None]:
         if self.trace is None:
-            return nullcontext()
-        kind = type(step.work).__name__.lower()
-        return self.trace.span(name, step.number, kind, len(step.work.sequences))
+            return NO_SPAN
+        return self.trace.span(name, step.number, step.work.kind, len(step.work.sequences))

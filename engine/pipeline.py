@@ -74,8 +74,9 @@ class Pipeline(Generic[Work]):
         return step
 
     def finalize(self, step: InFlight[Work]) -> None:
-        earlier = [s for s in self._steps if s.number < step.number]
-        if step not in self._steps or any(self._after_commit or not s.finalized for s in earlier):
+        first = self.oldest
+        may_follow = first is not None and first.finalized and not self._after_commit
+        if step is not first and not (may_follow and step is self._steps[-1]):
             moment = "commit" if self._after_commit else "finalization"
             raise PipelineError(
                 f"step {step.number} is finalized before the {moment} of an earlier one ended"

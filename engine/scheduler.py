@@ -50,8 +50,8 @@ class Scheduler:
         self._holding: dict[Priority, int] = {"interactive": 0, "batch": 0}
         self._free_rows = list(range(limits.max_batch - 1, -1, -1))
         self._running: list[Sequence] = []
-        self._ready: tuple[list[Sequence], Rows] | None = None
-        """Everyone who may go on and their rows, until that changes."""
+        self._ready: tuple[list[Sequence], Rows, bool] | None = None
+        """Everyone who may go on, their rows, and whether one is warm, until that changes."""
         self._last_was_prefill = False
         self.length = np.ones(limits.max_batch + 1, np.int64)  # the reserved row keeps its one token
         self.tokens = np.zeros(limits.max_batch + 1, np.int64)
@@ -93,7 +93,7 @@ class Scheduler:
         if self.has_labels:
             decode, due = self._split_labels(decode)
         step: Step | None = None
-        if self.waiting and self._free_rows and not ((decode or due) and self._last_was_prefill):
+        if self._free_rows and self.waiting and not ((decode or due) and self._last_was_prefill):
             step = self._prefill()
         self._last_was_prefill = step is not None
         if step is None:
@@ -119,9 +119,9 @@ class Scheduler:
             self.length[step.rows[: len(step.sequences)]] += 1
         for sequence in step.sequences:
             sequence.launched += 1
-            sequence.used += 1
             sequence.inflight_refs += 1
-            if sequence.used >= sequence.max_tokens:
+            sequence.used = used = sequence.used + 1
+            if used >= sequence.max_tokens:
                 step.last.append(sequence)
         if step.last or isinstance(step, Prefill):
             self._ready = None
@@ -129,7 +129,7 @@ class Scheduler:
     def _ready_decode(self) -> Decode | None:
         if self._ready is None:
             ready = [s for s in self._running if not s.finalized and s.used < s.max_tokens]
-            self._ready = ready, self._padded(ready)
+            self._ready = ready, self._padded(ready), _any_warm(ready)
         return Decode(*self._ready) if self._ready[0] else None
 
     def _split_labels(self, decode: Decode | None) -> tuple[Decode | None, list[Sequence]]:
@@ -146,11 +146,11 @@ class Scheduler:
             for s, is_due, is_soon in zip(decode.sequences, due, soon, strict=True)
             if not is_due and not (is_soon and s.inflight_refs)
         ]
-        return Decode(going, self._padded(going)) if going else None, extending
+        return Decode(going, self._padded(going), _any_warm(going)) if going else None, extending
 
     def _extend(self, sequences: list[Sequence]) -> Extend:
         """Passes the labels: only for a step that is launched."""
-        step = Extend(sequences, self._padded(sequences))
+        step = Extend(sequences, self._padded(sequences), _any_warm(sequences))
         for sequence in sequences:
             row = sequence.row
             run = [self._cursors.last_token(row), *sequence.label]
@@ -194,7 +194,7 @@ class Scheduler:
             step.sequences.append(sequence)
         if not step.sequences:
             return None
-        step.rows = self._padded(step.sequences)
+        step.rows, step.warm = self._padded(step.sequences), _any_warm(step.sequences)
         return step
 
     def _next_queue(self) -> deque[Sequence] | None:
@@ -245,3 +245,7 @@ class Scheduler:
             step.new_prefixes[sequence.prefix] = sequence.pixels
         else:
             sequence.ask.cached_tokens += self._limits.image_tokens
+
+
+def _any_warm(sequences: list[Sequence]) -> bool:
+    return any(s.ask.request.temperature for s in sequences)

@@ -18,6 +18,7 @@ from grammars.types import Item
 log = logging.getLogger(__name__)
 
 REPEATS_TO_STOP = 3
+LAST = (Finished, Failed)
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -46,7 +47,7 @@ class Ask:
         if self.over:
             return
         self.found += isinstance(event, Found)
-        self.over = isinstance(event, Finished | Failed)
+        self.over = isinstance(event, LAST)
         try:
             self.on_event(event)
         except Exception:
@@ -115,7 +116,7 @@ class Sequence:
         """Tell the listener of an item, unless it repeats or is not asked for; why the phrase ends, if so."""
         request = self.ask.request
         if request.dedupe:
-            if any(item.repeats(earlier) for earlier in self.kept):  # type: ignore[arg-type]
+            if item.repeats_any(self.kept):  # type: ignore[arg-type]
                 self.repeats += 1
                 return "repetition" if self.repeats >= REPEATS_TO_STOP else None
             self.repeats = 0

@@ -17,11 +17,17 @@ class Step:
     """Sequences in order, their rows, and those of them that may have no further step.
 
     rows: [bucket] int64, padded with the reserved row.
+    warm: whether one of them is sampled with a temperature.
     """
 
     sequences: list[Sequence]
     rows: npt.NDArray[np.int64]
+    warm: bool = False
     last: list[Sequence] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        return type(self).__name__.lower()
 
 
 @dataclass(eq=False, slots=True)

@@ -31,14 +31,27 @@ class Cursors:
 
     def __init__(self, grammar: Grammar, rows: int) -> None:
         self._grammar = grammar
-        self.state = np.zeros(rows, np.int32)
-        self.low = np.zeros(rows, np.int32)
-        self.high = np.full(rows, BINS - 1, np.int32)
-        self._values = np.full((rows, self.width(grammar)), -1, np.int32)
-        """Bins of the open object at 1 + slot; the last column stays -1, one below every bin."""
-        self._probabilities = np.ones((rows, 1 + int(grammar.place.max())))
-        """Of the token before the open object's coordinates, then of these."""
+        width = self.width(grammar)
+        self.state = np.zeros(rows, np.int64)
+        self.low = np.zeros(rows, np.int64)
+        self.high = np.full(rows, BINS - 1, np.int64)
         self._last = np.zeros(rows, np.int64)
+        self._base = np.arange(rows) * width
+        """Where a row begins in the two arrays below, [R * width]."""
+        self._values = np.full(rows * width, -1, np.int64)
+        """Bins of the open object at 1 + slot; the last column stays -1, one below every bin."""
+        self._probabilities = np.ones(rows * width)
+        """Of the token before the open object's coordinates, then of these."""
+        self._width = width
+        # the grammar's tables, flat and as indices: numpy is quickest with these
+        self._class_of = grammar.class_of.astype(np.int64)
+        self._classes = grammar.next_state.shape[1]
+        self._following = grammar.next_state.ravel().astype(np.int64)
+        self._place = grammar.place.ravel().astype(np.int64)
+        self._complete = grammar.complete.ravel()
+        self._lower = np.where(grammar.lower == NO_LOWER, width - 1, grammar.lower).astype(np.int64)
+        self._top = grammar.top.astype(np.int64)
+        self._first = grammar.first_coordinate
 
     @staticmethod
     def width(grammar: Grammar) -> int:
@@ -47,9 +60,10 @@ class Cursors:
 
     def start(self, row: int, task: Task) -> None:
         """A new answer begins in a row."""
-        self._values[row] = -1
-        self._enter(np.array([row]), np.array([self._grammar.initial(task)]))
-        self._probabilities[row, 0] = 1.0
+        begin, state = int(self._base[row]), self._grammar.initial(task)
+        self._values[begin : begin + self._width] = -1
+        self._probabilities[begin] = 1.0
+        self.state[row], self.low[row], self.high[row] = state, 0, self._top[state]
 
     def ended(self, rows: Rows) -> Flags:
         return self._grammar.final[self.state[rows]]
@@ -72,35 +86,47 @@ class Cursors:
 
         Raises ValueError, and changes nothing, if a state or bounds do not allow a token.
         """
-        grammar, state = self._grammar, self.state[rows]
-        kind = grammar.class_of[positions]
-        following = grammar.next_state[state, kind]
-        place = grammar.place[state, kind]
-        values = positions - grammar.first_coordinate
-        wrong = (place > 0) & ((values < self.low[rows]) | (values > self.high[rows]))
+        edge = self.state[rows] * self._classes + self._class_of[positions]
+        following, place = self._following[edge], self._place[edge]
+        values = positions - self._first
+        wrong = (values < self.low[rows]) | (values > self.high[rows])
+        wrong &= place > 0
         wrong |= following == NO_STATE
-        if wrong.any():
-            raise ValueError(f"token {int(grammar.alphabet[positions[wrong][0]])} is not allowed here")
+        if np.count_nonzero(wrong):
+            token = int(self._grammar.alphabet[positions[wrong][0]])
+            raise ValueError(f"token {token} is not allowed here")
+        base = self._base[rows]
+        at = base + place
         self._last[rows] = positions
-        self._values[rows, place] = values
-        self._probabilities[rows, place] = probabilities
-        self._enter(rows, following)
-        return grammar.complete[state, kind]
+        self._values[at] = values
+        self._probabilities[at] = probabilities
+        self._enter(rows, base, following)
+        complete: Flags = self._complete[edge]
+        return complete
+
+    def items(self, rows: Rows) -> list[Item]:
+        """The objects that the last tokens of rows completed."""
+        grammar, width = self._grammar, self._width
+        values = self._values.reshape(-1, width)[rows].tolist()
+        probabilities = self._probabilities.reshape(-1, width)[rows].tolist()
+        self._probabilities[self._base[rows]] = 1.0
+        items = []
+        for kind, bins, chances in zip(grammar.task[self.state[rows]], values, probabilities, strict=True):
+            task = TASKS[kind]
+            end = 1 + grammar.dialect.arity(task)
+            items.append(grammar.dialect.parse(task, bins[1:end], chances[:end]))
+        return items
 
     def item(self, row: int) -> Item:
         """The object that the last token of a row completed."""
-        grammar = self._grammar
-        task = TASKS[grammar.task[self.state[row]]]
-        end = 1 + grammar.dialect.arity(task)
-        probabilities = self._probabilities[row, :end].tolist()
-        self._probabilities[row, 0] = 1.0
-        return grammar.dialect.parse(task, self._values[row, 1:end].tolist(), probabilities)
+        return self.items(np.array([row]))[0]
 
     def pass_label(self, row: int) -> None:
         """Step over the label placeholder after its tokens were written."""
-        self._enter(np.array([row]), self._grammar.after_label[self.state[[row]]])
+        rows = np.array([row])
+        self._enter(rows, self._base[rows], self._grammar.after_label[self.state[rows]])
 
-    def _enter(self, rows: Rows, state: npt.NDArray[np.int32]) -> None:
+    def _enter(self, rows: Rows, base: Rows, state: Rows) -> None:
         self.state[rows] = state
-        self.low[rows] = self._values[rows, self._grammar.lower[state]] + 1
-        self.high[rows] = self._grammar.top[state]
+        self.low[rows] = self._values[base + self._lower[state]] + 1
+        self.high[rows] = self._top[state]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,6 +29,12 @@ class Box:
         shared = width * height
         return shared / (self.area + other.area - shared) >= 0.9
 
+    def repeats_any(self, others: Iterable[Box]) -> bool:
+        """Whether it `repeats` one of them: none whose left side is an eighth of the width away."""
+        left, near = self.x_min, (self.x_max - self.x_min) / 8
+        close = [other for other in others if -near <= other.x_min - left <= near]
+        return any(self.repeats(other) for other in close)
+
     @property
     def area(self) -> float:
         return (self.x_max - self.x_min) * (self.y_max - self.y_min)
@@ -48,6 +55,9 @@ class Point:
     def repeats(self, other: Point) -> bool:
         """Whether both say the same object: within 0.01 of each other on both axes."""
         return abs(self.x - other.x) <= 0.01 and abs(self.y - other.y) <= 0.01
+
+    def repeats_any(self, others: Iterable[Point]) -> bool:
+        return any(self.repeats(other) for other in others)
 
     def within(self, region: Region) -> bool:
         x_min, y_min, x_max, y_max = region

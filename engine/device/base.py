@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -13,6 +13,16 @@ class Event(Protocol):
 
     def wait(self) -> None:
         """Block the host until everything before the mark is done; raises what that work raised."""
+        ...
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """An event that knows when its work ran."""
+
+    @property
+    def ran(self) -> tuple[float, float]:
+        """Begin and end in seconds of `time.perf_counter()`, once it was waited for."""
         ...
 
 

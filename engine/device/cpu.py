@@ -6,6 +6,7 @@ It proves ordering, not speed: host work and forwards share the same cores.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Hashable
 from queue import SimpleQueue
 
@@ -17,23 +18,29 @@ from engine.device.base import Event
 class CpuEvent:
     """Set when its work is done; keeps what the work raised for whoever waits."""
 
-    __slots__ = ("_done", "error")
+    __slots__ = ("_done", "error", "ran")
 
     def __init__(self) -> None:
         self._done = threading.Event()
         self.error: BaseException | None = None
+        self.ran = (0.0, 0.0)
 
     def wait(self) -> None:
         self._done.wait()
         if self.error is not None:
             raise self.error
 
-    def run(self, work: Callable[[], None]) -> None:
+    def run(self, work: Callable[[], None], after: Event | None) -> None:
+        begin = time.perf_counter()
         try:
+            if after is not None:
+                after.wait()
+                begin = time.perf_counter()
             work()
         except BaseException as error:  # the waiter decides
             self.error = error
         finally:
+            self.ran = begin, time.perf_counter()
             self._done.set()
 
 
@@ -41,13 +48,13 @@ class _Stream:
     """A thread that runs work in the order given."""
 
     def __init__(self, name: str) -> None:
-        self._queue: SimpleQueue[tuple[Callable[[], None], CpuEvent] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Callable[[], None], CpuEvent, Event | None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def enqueue(self, work: Callable[[], None]) -> CpuEvent:
+    def enqueue(self, work: Callable[[], None], after: Event | None = None) -> CpuEvent:
         event = CpuEvent()
-        self._queue.put((work, event))
+        self._queue.put((work, event, after))
         return event
 
     def close(self) -> None:
@@ -57,9 +64,9 @@ class _Stream:
     def _run(self) -> None:
         with torch.inference_mode():
             while (entry := self._queue.get()) is not None:
-                work, event = entry
-                event.run(work)
-                del entry, work, event  # or the last step's tensors live until the next one
+                work, event, after = entry
+                event.run(work, after)
+                del entry, work, event, after  # or the last step's tensors live until the next one
 
 
 class CpuDevice:
@@ -75,11 +82,7 @@ class CpuDevice:
         return self._compute.enqueue(work)
 
     def copy(self, work: Callable[[], None], after: Event) -> CpuEvent:
-        def ordered() -> None:
-            after.wait()
-            work()
-
-        return self._copy.enqueue(ordered)
+        return self._copy.enqueue(work, after)
 
     def close(self) -> None:
         self._compute.close()

@@ -34,7 +34,7 @@ class PointboxDialect:
     def parse(self, task: Task, bins: Sequence[int], probabilities: Sequence[float]) -> Item:
         score = min(1.0, max(0.0, probabilities[0]))
         if task == "detect":
-            y_min, x_min, y_max, x_max = (b / BINS for b in bins)
+            y_min, x_min, y_max, x_max = [b / BINS for b in bins]
             return Box(x_min, y_min, x_max, y_max, score)
         y, x = (b / BINS for b in bins)
         return Point(x, y, score)

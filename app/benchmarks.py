@@ -1,0 +1,158 @@
+"""`pointbox bench`: what the engine costs, measured on this machine."""
+
+from __future__ import annotations
+
+import json as json_text
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from app.problems import ProblemError
+
+bench = App(name="bench", help="Measure the engine on this machine.")
+
+Json = Annotated[bool, Parameter(negative="", help="Print one JSON document instead of tables.")]
+Plots = Annotated[Path | None, Parameter(help="Write pictures into this folder, as PNG and SVG.")]
+
+
+@bench.command
+def pipeline(
+    *,
+    forward_ms: float = 3.9,
+    streams: int = 32,
+    mode: Literal["pipelined", "blocking", "both"] = "both",
+    device: Literal["emulated"] = "emulated",
+    sample_us: float = 100.0,
+    launch_us: float = 0.0,
+    prefill_ms: float | None = None,
+    inject_ms: float = 0.0,
+    workload: Literal["detect", "short"] = "detect",
+    steps: int = 1000,
+    json: Json = False,
+    plots: Plots = None,
+) -> int:
+    """Decode steps on a device of a given speed: only the device is emulated, all host code is the real one.
+
+    Parameters
+    ----------
+    forward_ms
+        How long a decode forward takes; 0, with no sampling either, leaves the host alone.
+    streams
+        Sequences that decode together.
+    mode
+        Both take turns in one run.
+    device
+        What runs the forwards.
+    sample_us
+        How long sampling takes on the device.
+    launch_us
+        How long the driver holds the host for each thing launched.
+    prefill_ms
+        How long a prefill forward takes, three decode forwards when nothing is said.
+    inject_ms
+        Added to every commit, to show what a slow host does.
+    workload
+        detect: answers of 110 tokens on average. short: of 6.
+    steps
+        Steps to time in each mode.
+    """
+    durations = {"--forward-ms": forward_ms, "--sample-us": sample_us, "--launch-us": launch_us}
+    durations |= {"--prefill-ms": prefill_ms or 0.0, "--inject-ms": inject_ms}
+    _check({"--streams": streams, "--steps": steps}, durations)
+    from bench import pipeline as measuring
+    from bench import report
+    from bench.emulated import EmulatedModel
+
+    setting = measuring.Setting(
+        forward_ms, streams, sample_us, launch_us, prefill_ms, inject_ms, workload, steps
+    )
+    results = measuring.measure(EmulatedModel(), setting, mode)
+    if plots is not None:
+        from bench.plots import plot_pipeline
+
+        plot_pipeline(results, plots)
+    if json:
+        print(json_text.dumps({name: result.as_json() for name, result in results.items()}))
+    else:
+        report.show_pipeline(setting, results)
+    return 0
+
+
+@bench.command
+def table(*, steps: int = 300, json: Json = False, plots: Plots = None) -> int:
+    """The published figures beside ours, a sweep of forward times, the cost model, zombies, prefill overlap.
+
+    Parameters
+    ----------
+    steps
+        Steps to time in each mode for every row.
+    """
+    _check({"--steps": steps}, {})
+    from bench import report
+    from bench import table as measuring
+    from bench.emulated import EmulatedModel
+
+    result = measuring.run(EmulatedModel(), steps, report.progress())
+    if plots is not None:
+        from bench.plots import plot_table
+
+        plot_table(result, plots)
+    if json:
+        print(json_text.dumps(result.as_json()))
+    else:
+        report.show_table(result)
+    return 0
+
+
+@bench.command
+def throughput(*, concurrency: int = 32, requests: int = 96, json: Json = False) -> int:
+    """Requests per second of the default model on the CPU, against transformers' generate.
+
+    Parameters
+    ----------
+    concurrency
+        Requests at a time, and rows of a batch of generate.
+    requests
+        Requests that each way answers.
+    """
+    _check({"--concurrency": concurrency, "--requests": requests}, {})
+    from bench import report
+    from bench import throughput as measuring
+
+    ways = measuring.run(concurrency, requests, report.progress())
+    if json:
+        print(json_text.dumps([way.as_json() for way in ways]))
+    else:
+        report.show_throughput(ways)
+    return 0
+
+
+@bench.command
+def overhead(*, requests: int = 200, json: Json = False) -> int:
+    """What the service adds to a request beyond intake and engine; starts a service of its own.
+
+    Parameters
+    ----------
+    requests
+        Requests to time, sent one after the other.
+    """
+    _check({"--requests": requests}, {})
+    from bench import overhead as measuring
+    from bench import report
+
+    result = measuring.run(requests)
+    if json:
+        print(json_text.dumps(result.as_json()))
+    else:
+        report.show_overhead(result)
+    return 0
+
+
+def _check(positive: dict[str, float], never_negative: dict[str, float]) -> None:
+    for name, value in positive.items():
+        if value <= 0:
+            raise ProblemError("invalid-request", f"{name} must be above 0.")
+    for name, value in never_negative.items():
+        if value < 0:
+            raise ProblemError("invalid-request", f"{name} must not be negative.")

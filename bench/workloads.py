@@ -1,0 +1,54 @@
+"""How many objects the sequences of a workload answer, and pictures to ask about."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw
+
+from bench.emulated import TOKENS_PER_OBJECT
+
+Workload = Literal["detect", "short"]
+MEAN_TOKENS: dict[Workload, int] = {"detect": 110, "short": 6}
+COLOURS = ("red", "blue", "green", "yellow", "purple")
+SHAPES = ("circle", "square")
+
+
+def objects_for(mean_tokens: float, seed: int = 0) -> Iterator[int]:
+    """Object counts, spread evenly by half around the count that gives so many tokens on average."""
+    chance = random.Random(seed)
+    mean = (mean_tokens - 1) / TOKENS_PER_OBJECT
+    while True:
+        yield int(mean * (0.5 + chance.random()) + chance.random())
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """image: uint8 [H, W, 3] RGB."""
+
+    image: npt.NDArray[np.uint8]
+    phrase: str
+
+
+def questions(count: int, seed: int = 0) -> list[Question]:
+    """Pictures of a few plain shapes, each with a phrase that names some of them."""
+    chance = random.Random(seed)
+    return [_question(chance) for _ in range(count)]
+
+
+def _question(chance: random.Random) -> Question:
+    width, height = chance.choice(((640, 480), (480, 640), (512, 512)))
+    picture = Image.new("RGB", (width, height), "white")
+    draw = ImageDraw.Draw(picture)
+    names = [(chance.choice(COLOURS), chance.choice(SHAPES)) for _ in range(chance.randint(1, 8))]
+    for colour, shape in names:
+        side = chance.randint(40, 120)
+        x, y = chance.randint(0, width - side), chance.randint(0, height - side)
+        paint = draw.ellipse if shape == "circle" else draw.rectangle
+        paint((x, y, x + side, y + side), fill=colour)
+    return Question(np.asarray(picture), " ".join(chance.choice(names)))
