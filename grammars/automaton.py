@@ -56,7 +56,10 @@ class Automaton:
 
 
 def transitions(expression: str, tokens: Tokens) -> tuple[Transitions, int, int, int]:
-    """(state -> token -> state, initial, final, label id), states numbered by outlines_core."""
+    """(state -> token -> state, initial, final, label id), states numbered by outlines_core.
+
+    Only what can end: a vocabulary that spells some of an expression may lead where no token ends it.
+    """
     top = max((*tokens.pieces.values(), *tokens.end, *tokens.coordinates, tokens.start or 0))
     label, unused_eos = top + 1, top + 2
     index = Index(expression, Vocabulary(unused_eos, tokens.spelled(label)))
@@ -66,7 +69,21 @@ def transitions(expression: str, tokens: Tokens) -> tuple[Transitions, int, int,
     (final,) = index.get_final_states()
     if table.get(final):
         raise ValueError(f"the expression {expression!r} goes on after its end")
-    return table, index.get_initial_state(), final, label
+    initial, ending = index.get_initial_state(), _ending(table, final)
+    if initial not in ending:
+        raise ValueError(f"these tokens spell no answer of {expression!r}")
+    table = {s: {t: n for t, n in row.items() if n in ending} for s, row in table.items() if s in ending}
+    return table, initial, final, label
+
+
+def _ending(table: Transitions, final: int) -> set[int]:
+    """States from which the end can be reached."""
+    ending: set[int] = set()
+    grown = {final}
+    while grown:
+        ending |= grown
+        grown = {s for s, row in table.items() if s not in ending and not ending.isdisjoint(row.values())}
+    return ending
 
 
 def alphabet_of(expressions: Sequence[str], tokens: Tokens) -> Ints:

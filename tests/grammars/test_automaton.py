@@ -118,6 +118,15 @@ def test_a_poor_vocabulary_leaves_no_dead_end(expression: Expression, pieces: se
     assert_every_state_ends(automaton)
 
 
+def test_a_loop_without_an_end_is_left_out() -> None:
+    """Here the space that closes an object is only spelled with the separator after it."""
+    endless = f"({START}{COORDINATE} (;{START}{COORDINATE} )*)?{END}"
+    automaton = compiled(endless, tokens([";", " ;"]), 1)
+    assert allowed(automaton, automaton.initial) == set(END_IDS)
+    with pytest.raises(ValueError, match="spell no answer"):
+        compiled(f"{START}{COORDINATE} (;{START}{COORDINATE} )*{END}", tokens([";", " ;"]), 1)
+
+
 def assert_every_state_ends(automaton: Automaton) -> None:
     ends = {automaton.final}
     states = reachable(automaton)
