@@ -66,14 +66,14 @@ def transitions(expression: str, tokens: Tokens) -> tuple[Transitions, int, int,
     table = {
         s: {t: n for t, n in row.items() if t != unused_eos} for s, row in index.get_transitions().items()
     }
-    (final,) = index.get_final_states()
+    if not (finals := index.get_final_states()):
+        raise ValueError(f"these tokens spell no answer of {expression!r}")
+    (final,) = finals
     if table.get(final):
         raise ValueError(f"the expression {expression!r} goes on after its end")
-    initial, ending = index.get_initial_state(), _ending(table, final)
-    if initial not in ending:
-        raise ValueError(f"these tokens spell no answer of {expression!r}")
+    ending = _ending(table, final)
     table = {s: {t: n for t, n in row.items() if n in ending} for s, row in table.items() if s in ending}
-    return table, initial, final, label
+    return table, index.get_initial_state(), final, label
 
 
 def _ending(table: Transitions, final: int) -> set[int]:
