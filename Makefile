@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help setup demo serve test test-long lint bench clean
+.PHONY: help setup demo serve test test-long lint bench evaluate clean
 
 help:
 	@echo "make demo       start the service, ask it about examples/scene.jpg, draw into demo/, stop"
@@ -11,7 +11,8 @@ help:
 	@echo "make test       the tests"
 	@echo "make test-long  soaks and long fuzzing"
 	@echo "make lint       ruff, mypy, import-linter"
-	@echo "make bench      measure the default model: docs/default-model.md"
+	@echo "make bench      what pipelining gives, and requests per second of the default model"
+	@echo "make evaluate   how right the default model is: docs/default-model.md"
 
 setup: .venv/installed
 
@@ -48,6 +49,10 @@ lint: setup
 	$(BIN)/lint-imports
 
 bench: setup
+	$(BIN)/pointbox bench pipeline --forward-ms 3.9 --streams 32 --mode both
+	$(BIN)/pointbox bench throughput --concurrency 32
+
+evaluate: setup
 	$(BIN)/python -m training.evaluate
 
 clean:

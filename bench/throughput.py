@@ -24,7 +24,8 @@ MODEL = "tiny"
 MAX_TOKENS = 251
 """Fifty objects and the end."""
 ROUNDS = 2
-Runner = Callable[[Sequence[Question]], list[float]]
+Runner = Callable[[Sequence[Question]], tuple[float, list[float]]]
+"""Seconds for all questions, and of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +66,16 @@ def run(concurrency: int, requests: int, tell: Callable[[str], None]) -> list[Wa
         asked = questions(max(1, requests // ROUNDS), seed=2 + number)
         for name, runner in ways.items():
             tell(f"{name}, round {number + 1} of {ROUNDS}")
-            begin = time.perf_counter()
-            latencies[name] += runner(asked)
-            took[name] += time.perf_counter() - begin
+            seconds, each = runner(asked)
+            took[name] += seconds
+            latencies[name] += each
     return [_way(name, took[name], latencies[name]) for name in ways]
 
 
-def by_engine(model: Model, asked: Sequence[Question], mode: Mode, concurrency: int) -> list[float]:
-    """Seconds of each request, `concurrency` of them at a time, on images that the engine has not seen."""
+def by_engine(
+    model: Model, asked: Sequence[Question], mode: Mode, concurrency: int
+) -> tuple[float, list[float]]:
+    """`concurrency` requests at a time, on images new to the engine; its start is not counted."""
     latencies: list[float] = []
     failures: list[Exception] = []
     free = threading.Semaphore(concurrency)
@@ -90,25 +93,29 @@ def by_engine(model: Model, asked: Sequence[Question], mode: Mode, concurrency: 
         engine.submit(Request("detect", question.image, (question.phrase,), dedupe=False), hear)
 
     with Engine(model, CpuDevice(), mode=mode, max_batch=concurrency, max_tokens=MAX_TOKENS) as engine:
+        begin = time.perf_counter()
         for question in asked:
             free.acquire()
             submit(engine, question)
         for _ in range(concurrency):
             free.acquire()
+        seconds = time.perf_counter() - begin
     if failures:
         raise failures[0]
-    return latencies
+    return seconds, latencies
 
 
-def by_generate(generator: Generator, asked: Sequence[Question], batch: int, masked: bool) -> list[float]:
-    """Seconds of each request; all of a batch take as long as the batch."""
+def by_generate(
+    generator: Generator, asked: Sequence[Question], batch: int, masked: bool
+) -> tuple[float, list[float]]:
+    """All requests of a batch take as long as the batch."""
     latencies: list[float] = []
     for first in range(0, len(asked), batch):
         begin = time.perf_counter()
         group = asked[first : first + batch]
         generator.answer(group, masked)
         latencies += [time.perf_counter() - begin] * len(group)
-    return latencies
+    return sum(latencies[::batch]), latencies
 
 
 def _way(name: str, took: float, latencies: list[float]) -> Way:
