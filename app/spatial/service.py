@@ -15,6 +15,7 @@ import structlog
 from app.admission.client import AdmissionClient, Ticket
 from app.admission.errors import AdmissionError, UnknownModel
 from app.admission.messages import Completed, Failure, ObjectEvent
+from app.caller import Caller
 from app.problems import ProblemError
 from app.settings import Settings
 from app.spatial.answers import build_answer, build_object
@@ -57,7 +58,7 @@ class SpatialService:
         self._default = settings.model
         """The name last found for callers who name no model. It outlives a worker that is starting again."""
 
-    async def submit(self, task: Task, request: SpatialRequest, request_id: str) -> Running:
+    async def submit(self, task: Task, request: SpatialRequest, caller: Caller, request_id: str) -> Running:
         """Put a request in the queue.
 
         Raises:
@@ -72,6 +73,7 @@ class SpatialService:
                 params=request.params,
                 image=request.image,
                 timeout_s=request.timeout_s,
+                tenant=caller.tenant,
             )
         except UnknownModel as error:
             if request.model is None:  # the caller named none: nothing is wrong with the request
