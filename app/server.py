@@ -18,6 +18,7 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 
 from app import errors, logs
+from app.access.middleware import Access
 from app.admission.client import AdmissionClient, Limits
 from app.correlation import Correlation
 from app.settings import Settings, SettingsError
@@ -50,11 +51,12 @@ def create_app(settings: Settings) -> Litestar:
             await client.close()
 
     subjects = [SpatialController, ModelController]
+    access = [Access()]
     return Litestar(
         route_handlers=[
             HealthController,
-            Router("/v1", route_handlers=subjects),
-            Router("/", route_handlers=subjects, include_in_schema=False),
+            Router("/v1", route_handlers=subjects, middleware=access),
+            Router("/", route_handlers=subjects, middleware=access, include_in_schema=False),
         ],
         state=State({"settings": settings}),
         lifespan=[admission],

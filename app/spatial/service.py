@@ -12,10 +12,10 @@ import anyio
 import msgspec
 import structlog
 
+from app.access.caller import Caller
 from app.admission.client import AdmissionClient, Ticket
 from app.admission.errors import AdmissionError, UnknownModel
 from app.admission.messages import Completed, Failure, ObjectEvent
-from app.caller import Caller
 from app.problems import ProblemError
 from app.settings import Settings
 from app.spatial.answers import build_answer, build_object
@@ -58,8 +58,8 @@ class SpatialService:
         self._default = settings.model
         """The name last found for callers who name no model. It outlives a worker that is starting again."""
 
-    async def submit(self, task: Task, request: SpatialRequest, caller: Caller, request_id: str) -> Running:
-        """Put a request in the queue.
+    async def submit(self, task: Task, request: SpatialRequest, request_id: str, caller: Caller) -> Running:
+        """Put a request in the queue, as work of the caller's tenant.
 
         Raises:
             ProblemError: unknown-model, unsupported-task, queue-full, tenant-queue-full or unavailable.
