@@ -122,6 +122,7 @@ class AdmissionClient:
         tenant: str = "anonymous",
         priority: str = "interactive",
         traceparent: str = "",
+        key_id: str = "",
     ) -> Ticket:
         """Puts a request into the queue, once however often the same `request_id` is submitted.
 
@@ -129,6 +130,7 @@ class AdmissionClient:
             request_id: made by the server, unique over all tenants.
             image: the original bytes; they reach Redis once however many requests of a tenant share them.
             timeout_s: from now, by the clock of Redis.
+            key_id: whose use it counts as, for that key and day.
 
         Raises:
             QueueFull, TenantQueueFull: with `retry_after_s`.
@@ -143,6 +145,7 @@ class AdmissionClient:
             *(await _digest(image), len(image), len(params.phrases), round(timeout_s * 1000)),
             *(self._reply, traceparent, round(self._limits.result_ttl_s * 1000)),
             *(self._limits.depth, self._limits.tenant_depth, self._limits.bytes, self._limits.tenant_bytes),
+            key_id,
         )
         try:
             answer = await self._admit(arguments)

@@ -74,6 +74,7 @@ class SpatialService:
                 image=request.image,
                 timeout_s=request.timeout_s,
                 tenant=caller.tenant,
+                key_id=caller.key_id or "",
             )
         except UnknownModel as error:
             if request.model is None:  # the caller named none: nothing is wrong with the request
