@@ -177,12 +177,13 @@ class Engine:
         )
 
     def clear_cache(self) -> None:
-        """Drop every image prefix that no sequence uses, and all vision features."""
+        """Drop every image prefix that no sequence uses, all vision features and preprocessed images."""
 
         def clear() -> None:
             self._pool.clear_cache()
             self._loop.executor.clear_cache()
 
+        self._preparation.pixels.clear()
         self._between_steps(clear)
 
     def close(self) -> None:
