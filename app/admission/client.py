@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -30,6 +31,8 @@ from app.admission.tickets import Ticket
 from app.settings import Settings
 
 __all__ = ["AdmissionClient", "Limits", "Ticket"]
+
+log = structlog.get_logger(__name__)
 
 WATCH_S = 0.5
 AWAY_S = 5.0
@@ -155,7 +158,7 @@ class AdmissionClient:
                 if not isinstance(error, AdmissionError):
                     self._orphans.add(request_id)  # perhaps it was admitted, with nobody left to wait
             if isinstance(error, REDIS_ERRORS):
-                raise Unavailable(f"The queue cannot be reached: {error}") from error
+                raise _unreachable(error) from error
             raise
         return ticket
 
@@ -164,14 +167,14 @@ class AdmissionClient:
         try:
             return registry.by_model(await registry.workers(self._redis, self._prefix))
         except REDIS_ERRORS as error:
-            raise Unavailable(f"The queue cannot be reached: {error}") from error
+            raise _unreachable(error) from error
 
     async def ready(self) -> tuple[bool, str]:
         """(Redis answers and a worker lives, why not)."""
         try:
             live = await registry.workers(self._redis, self._prefix)
         except REDIS_ERRORS as error:
-            return False, f"Redis cannot be reached: {error}"
+            return False, _unreachable(error).detail
         return (True, "") if live else (False, "no worker is running")
 
     async def _admit(self, arguments: tuple[Any, ...]) -> list[Any]:
@@ -246,6 +249,12 @@ class AdmissionClient:
                 self._abandon(ticket, LOST.problem, LOST.detail)
             elif now > ticket.deadline + DEADLINE_GRACE_S:
                 self._abandon(ticket, "deadline-exceeded", "The request was not answered in time.")
+
+
+def _unreachable(error: BaseException) -> Unavailable:
+    """The log gets the reason; callers do not, since it names the address of Redis."""
+    log.warning("Redis cannot be reached", error=str(error))
+    return Unavailable("The queue cannot be reached.", retry_after_s=1.0)
 
 
 async def _digest(image: bytes) -> str:
