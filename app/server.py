@@ -8,20 +8,26 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from typing import Any
 
 import uvicorn
-from litestar import Litestar, Router
+from litestar import Litestar, Request, Router
 from litestar.datastructures import State
+from litestar.exceptions import NotFoundException
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 
 from app import errors, logs
+from app.access.middleware import Access
 from app.admission.client import AdmissionClient, Limits
 from app.correlation import Correlation
 from app.settings import Settings, SettingsError
 from app.spatial.controllers import SpatialController
 from app.spatial.service import SpatialService
 from app.system.controllers import HealthController, ModelController
+
+SCHEMA = "/schema"
+_SCHEMA_PATHS = ["/", "/openapi.json"]
 
 
 def create_app(settings: Settings) -> Litestar:
@@ -45,11 +51,12 @@ def create_app(settings: Settings) -> Litestar:
             await client.close()
 
     subjects = [SpatialController, ModelController]
+    access = [Access()]
     return Litestar(
         route_handlers=[
             HealthController,
-            Router("/v1", route_handlers=subjects),
-            Router("/", route_handlers=subjects, include_in_schema=False),
+            Router("/v1", route_handlers=subjects, middleware=access),
+            Router("/", route_handlers=subjects, middleware=access, include_in_schema=False),
         ],
         state=State({"settings": settings}),
         lifespan=[admission],
@@ -59,12 +66,20 @@ def create_app(settings: Settings) -> Litestar:
             title="Pointbox",
             version=version("pointbox-server"),
             description="An image and a phrase in, boxes and points out.",
-            path="/schema",
-            render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"])],
+            openapi_router=Router(
+                SCHEMA, route_handlers=[], include_in_schema=False, before_request=_schema_only
+            ),
+            render_plugins=[JsonRenderPlugin(path=_SCHEMA_PATHS)],
         ),
         logging_config=None,
         debug=False,
     )
+
+
+def _schema_only(request: Request[Any, Any, Any]) -> None:
+    """Litestar answers other paths beside the schema with a page; ours get the problem document."""
+    if request.url.path.removeprefix(SCHEMA) not in ("", *_SCHEMA_PATHS):
+        raise NotFoundException
 
 
 def run_api(settings: Settings) -> int:

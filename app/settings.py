@@ -6,14 +6,16 @@ The environment variable of a field is `POINTBOX_` and its name in capitals, so 
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 PREFIX = "POINTBOX_"
+SHORTEST_KEY = 20
 
 
 class SettingsError(ValueError):
@@ -60,6 +62,17 @@ class Settings:
     """After SIGTERM, how long requests in flight may take to finish."""
     worker_id: str = ""
     """Name of this worker in the registry; empty: one is made up. A name must never be used twice."""
+    auth: Literal["auto", "on", "off"] = "auto"
+    """Whether keys are needed. auto: only where other machines can reach `host`."""
+    bootstrap_key: str = field(default="", repr=False)
+    """A key that is not in the database, for the first steps; empty: there is none."""
+    allowed_hosts: str = ""
+    """With keys off: names, separated by commas, that callers may use for this server in `Host` and `Origin`.
+    Addresses and localhost always work."""
+    data_dir: str = "~/.local/share/pointbox"
+    database_url: str = field(default="", repr=False)
+    """PostgreSQL or SQLite; empty: the file pointbox.db in `data_dir`."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     def __post_init__(self) -> None:
@@ -78,8 +91,15 @@ class Settings:
             raise SettingsError("default_timeout_s must be at most max_timeout_s")
         if self.redis_url is not None:
             _check_redis(self.redis_url)
+        if self.bootstrap_key and len(self.bootstrap_key) < SHORTEST_KEY:
+            raise SettingsError(f"bootstrap_key must have at least {SHORTEST_KEY} characters")
         if not self.namespace or set(self.namespace) & set("{}: \n"):
             raise SettingsError(f"namespace must be a plain word, not {self.namespace!r}")
+
+    @property
+    def keys_needed(self) -> bool:
+        """Whether callers must show a key."""
+        return self.auth == "on" or (self.auth == "auto" and not _is_loopback(self.host))
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
@@ -91,11 +111,11 @@ class Settings:
         environ = os.environ if environ is None else environ
         hints = typing.get_type_hints(cls)
         values = {name: value for name, value in flags.items() if value is not None}
-        for field in fields(cls):
-            variable = PREFIX + field.name.upper()
+        for entry in fields(cls):
+            variable = PREFIX + entry.name.upper()
             text = environ.get(variable, "")
-            if field.name not in values and text:
-                values[field.name] = _parse(variable, text, hints[field.name])
+            if entry.name not in values and text:
+                values[entry.name] = _parse(variable, text, hints[entry.name])
         for name, value in values.items():
             hint = hints.get(name)
             choices = typing.get_args(hint)
@@ -116,7 +136,7 @@ class Settings:
 
     def to_environ(self) -> dict[str, str]:
         """These settings as environment variables, for a child process."""
-        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
+        pairs = ((entry.name, getattr(self, entry.name)) for entry in fields(self))
         return {PREFIX + name.upper(): str(value) for name, value in pairs if value is not None}
 
 
@@ -135,6 +155,13 @@ _POSITIVE = (
     "result_ttl_s",
     "drain_s",
 )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _check_redis(url: str) -> None:

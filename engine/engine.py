@@ -68,7 +68,6 @@ class Engine:
         limits = Limits(
             options.max_batch,
             PAGE_SIZE,
-            model.image_tokens,
             shared,
             options.prefill_tokens,
             options.batch_share,
@@ -250,10 +249,6 @@ class Engine:
 
 def _check(model: Model, options: Options) -> None:
     """Raises EngineError for a model that cannot run with these options."""
-    if model.info.prefix == "image" and model.image_tokens % PAGE_SIZE:
-        raise EngineError(
-            "unknown-model", f"an image prefix must be a multiple of {PAGE_SIZE} tokens to be shared"
-        )
     if options.placement == "device" and model.grammar.has_labels:
         raise EngineError(
             "invalid-request", f"{model.info.name} writes labels: placement must be host", "placement"

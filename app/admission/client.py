@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -31,6 +32,8 @@ from app.admission.tickets import Ticket
 from app.settings import Settings
 
 __all__ = ["AdmissionClient", "Limits", "Ticket"]
+
+log = structlog.get_logger(__name__)
 
 WATCH_S = 0.5
 AWAY_S = 5.0
@@ -123,6 +126,7 @@ class AdmissionClient:
         priority: Priority = "interactive",
         events: bool = True,
         traceparent: str = "",
+        key_id: str = "",
     ) -> Ticket:
         """Puts a request into the queue, once however often the same `request_id` is submitted.
 
@@ -131,6 +135,7 @@ class AdmissionClient:
             image: the original bytes; they reach Redis once however many requests of a tenant share them.
             timeout_s: from now, by the clock of Redis.
             events: whether objects are told as they are found; if not, they come with the final answer.
+            key_id: whose use it counts as, for that key and day.
 
         Raises:
             QueueFull, TenantQueueFull: with `retry_after_s`.
@@ -145,6 +150,7 @@ class AdmissionClient:
             *(await _digest(image), len(image), len(params.phrases), round(timeout_s * 1000)),
             *(self._reply, traceparent, round(self._limits.result_ttl_s * 1000), "1" if events else ""),
             *(self._limits.depth, self._limits.tenant_depth, self._limits.bytes, self._limits.tenant_bytes),
+            key_id,
         )
         try:
             answer = await self._admit(arguments)
@@ -157,7 +163,7 @@ class AdmissionClient:
                 if not isinstance(error, AdmissionError):
                     self._orphans.add(request_id)  # perhaps it was admitted, with nobody left to wait
             if isinstance(error, REDIS_ERRORS):
-                raise Unavailable(f"The queue cannot be reached: {error}") from error
+                raise _unreachable(error) from error
             raise
         return ticket
 
@@ -168,7 +174,7 @@ class AdmissionClient:
             try:
                 self._models = registry.by_model(await registry.workers(self._redis, self._prefix))
             except REDIS_ERRORS as error:
-                raise Unavailable(f"The queue cannot be reached: {error}") from error
+                raise _unreachable(error) from error
             self._models_at = now
         return self._models
 
@@ -177,7 +183,7 @@ class AdmissionClient:
         try:
             live = await registry.workers(self._redis, self._prefix)
         except REDIS_ERRORS as error:
-            return False, f"Redis cannot be reached: {error}"
+            return False, _unreachable(error).detail
         return (True, "") if live else (False, "no worker is running")
 
     async def _admit(self, arguments: tuple[Any, ...]) -> list[Any]:
@@ -252,6 +258,12 @@ class AdmissionClient:
                 self._abandon(ticket, LOST.problem, LOST.detail)
             elif now > ticket.deadline + DEADLINE_GRACE_S:
                 self._abandon(ticket, "deadline-exceeded", "The request was not answered in time.")
+
+
+def _unreachable(error: BaseException) -> Unavailable:
+    """The log gets the reason; callers do not, since it names the address of Redis."""
+    log.warning("Redis cannot be reached", error=str(error))
+    return Unavailable("The queue cannot be reached.", retry_after_s=1.0)
 
 
 async def _digest(image: bytes) -> str:

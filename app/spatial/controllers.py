@@ -8,6 +8,7 @@ from litestar import Controller, Request, Response, post
 from litestar.datastructures import State
 from litestar.response import Stream
 
+from app.access.caller import caller_of
 from app.correlation import request_id_of
 from app.openapi import problem_responses
 from app.settings import Settings
@@ -51,7 +52,7 @@ async def _answer(task: Task, request: Request[Any, Any, Any], state: State) -> 
     settings: Settings = state.settings
     service: SpatialService = state.spatial
     asked = await read_request(request, settings)
-    running = await service.submit(task, asked, request_id_of(request))
+    running = await service.submit(task, asked, request_id_of(request), caller_of(request))
     if asked.stream:
         return Stream(
             service.stream(running), media_type="text/event-stream", status_code=200, headers=_EVENT_STREAM

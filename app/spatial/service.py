@@ -12,6 +12,7 @@ import anyio
 import msgspec
 import structlog
 
+from app.access.caller import Caller
 from app.admission.client import AdmissionClient, Ticket
 from app.admission.errors import AdmissionError, UnknownModel
 from app.admission.messages import Completed, Failure, ObjectEvent
@@ -59,8 +60,8 @@ class SpatialService:
         self._default = settings.default_model
         """The name last found for callers who name no model. It outlives a worker that is starting again."""
 
-    async def submit(self, task: Task, request: SpatialRequest, request_id: str) -> Running:
-        """Put a request in the queue.
+    async def submit(self, task: Task, request: SpatialRequest, request_id: str, caller: Caller) -> Running:
+        """Put a request in the queue, as work of the caller's tenant.
 
         Raises:
             ProblemError: unknown-model, unsupported-task, queue-full, tenant-queue-full or unavailable.
@@ -75,6 +76,8 @@ class SpatialService:
                 image=request.image,
                 timeout_s=request.timeout_s,
                 events=request.stream,
+                tenant=caller.tenant,
+                key_id=caller.key_id or "",
             )
         except UnknownModel as error:
             if request.model is None:  # the caller named none: nothing is wrong with the request

@@ -55,6 +55,16 @@ async def test_the_schema() -> None:
         assert {"object", "region", "units", "stream"} <= {p["name"] for p in operation["parameters"]}
 
 
+async def test_other_paths_beside_the_schema_are_problems_too() -> None:
+    app = Correlation(create_app(Settings(redis_url="redis://127.0.0.1:1")))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:  # type: ignore[arg-type]
+        for path in ("/schema/redoc", "/schema/x.json", "/schema/a/b", "/schemas"):
+            response = await client.get(path)
+            assert response.status_code == 404
+            assert response.headers["content-type"] == "application/problem+json"
+            assert response.json()["type"] == "/problems/not-found"
+
+
 async def test_without_redis_it_lives_but_is_not_ready() -> None:
     app = create_app(Settings(redis_url="redis://127.0.0.1:1"))
     transport = httpx.ASGITransport(Correlation(app))  # type: ignore[arg-type]
@@ -69,6 +79,7 @@ async def test_without_redis_it_lives_but_is_not_ready() -> None:
         ):
             assert response.status_code == 503
             assert response.json()["type"] == "/problems/unavailable"
+            assert "127.0.0.1" not in response.text  # where Redis lives is nobody's business
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from litestar import Litestar, get
 
+from app.access.caller import ANONYMOUS
 from app.admission.client import AdmissionClient, Ticket
 from app.admission.errors import UnknownModel
 from app.admission.messages import SpatialParams, WorkerModel
@@ -93,9 +94,9 @@ def asking(model: str | None = None) -> SpatialRequest:
 async def test_the_default_model_keeps_its_name_while_its_worker_starts_again() -> None:
     queue = Queue()
     service = SpatialService(cast(AdmissionClient, queue), Settings(model="/models/mine"))
-    await service.submit("detect", asking(), "id")
+    await service.submit("detect", asking(), "id", ANONYMOUS)
     queue.alive = False
-    await service.submit("detect", asking(), "id")
+    await service.submit("detect", asking(), "id", ANONYMOUS)
     assert queue.asked == ["mine", "mine"]
 
 
@@ -104,8 +105,8 @@ async def test_who_names_no_model_is_not_told_that_it_is_unknown() -> None:
     queue.alive = False
     service = SpatialService(cast(AdmissionClient, queue), Settings(model="/models/mine"))
     with pytest.raises(ProblemError) as refused:
-        await service.submit("detect", asking(), "id")
+        await service.submit("detect", asking(), "id", ANONYMOUS)
     assert (refused.value.slug, refused.value.field) == ("unavailable", None)
     with pytest.raises(ProblemError) as refused:
-        await service.submit("detect", asking("other"), "id")
+        await service.submit("detect", asking("other"), "id", ANONYMOUS)
     assert (refused.value.slug, refused.value.field) == ("unknown-model", "model")

@@ -1,5 +1,5 @@
 -- ARGV: v id model priority tenant task params image size cost timeout_ms reply traceparent result_ttl
---       events max_depth max_tenant_depth max_bytes max_tenant_bytes [bytes]
+--       events max_depth max_tenant_depth max_bytes max_tenant_bytes key [bytes]
 -- Returns {'admitted'}, {'open'} or {'answered', answer} for an id that is known already,
 -- {'need-image'}, {'unknown-model'}, {'no-worker'}, {'tenant-queue-full' | 'queue-full', seconds}.
 local v, id, model, priority, tenant, task, params, sha = unpack(ARGV, 1, 8)
@@ -8,7 +8,7 @@ local reply, traceparent, result_ttl = unpack(ARGV, 12, 14)
 local events = ARGV[15]
 local limits = {depth = tonumber(ARGV[16]), tenant_depth = tonumber(ARGV[17]),
                 bytes = tonumber(ARGV[18]), tenant_bytes = tonumber(ARGV[19])}
-local bytes = ARGV[20]
+local key, bytes = ARGV[20], ARGV[21]
 local now = now_ms()
 
 local answer = redis.call('GET', P .. 'result:' .. id)
@@ -34,6 +34,7 @@ for i = 1, 4 do
   open[i] = tonumber(open[i] or 0)
 end
 local function full(kind, backlog)
+  count(kind)
   local rate = measure(now, 0)
   local seconds = rate > 0 and math.ceil(backlog / rate) or 5
   return {kind, math.min(math.max(seconds, 1), 60)}
@@ -68,8 +69,9 @@ local entry = redis.call('XADD', lane, '*', 'v', v, 'id', id, 'tenant', tenant, 
                          'events', events)
 redis.call('HSET', P .. 'req:' .. id, 'model', model, 'priority', priority, 'tenant', tenant, 'lane', lane,
            'entry', entry, 'image', sha, 'size', size, 'cost', cost, 'reply', reply, 'state', 'queued', 'attempt', 0,
-           'worker', '', 'result_ttl', result_ttl)
+           'worker', '', 'result_ttl', result_ttl, 'key', key)
 redis.call('ZADD', P .. 'deadlines', int(deadline), id)
 add_open(tenant, 1, extra)
 redis.call('XADD', P .. 'wake:' .. model, 'MAXLEN', 1, '*', 'id', id)
+count('admitted:' .. priority)
 return {'admitted'}

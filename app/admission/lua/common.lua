@@ -12,7 +12,9 @@
 --   reply:API                  stream, events for one API process: id attempt seq event
 --   inbox:WORKER  wake:MODEL   streams: what to cancel; that something was admitted
 --   ward:MODEL                 the busy worker that empties itself to run lost requests alone
---   worker:ID  workers  models registry; usage:TENANT counts of final answers; rate
+--   worker:ID  workers  models registry; rate
+--   usage:TENANT counts      counts of final answers, of a tenant and of all; `counts` also of admissions
+--   used:DAY                 hash, KEY:WHAT -> count, of the final answers to requests that came with a key
 
 local P = KEYS[1]
 local GROUP = 'workers'
@@ -20,6 +22,7 @@ local PRIORITIES = {'interactive', 'batch'}
 local REPLY_LENGTH = 20000 -- a reader that falls further behind reads the final answers from result:ID
 local REPLY_TTL_MS = 120000
 local RATE_MS = 30000 -- time constant of the measured rate
+local USED_TTL_MS = 3 * 86400000 -- the API copies the counts of a day into the database long before
 local IDLE_MS = 10000 -- a longer pause between answers says nothing about how fast they come
 local MODEL_SEEN_MS = 60000 -- a model stays known this long after its last worker's heartbeat
 local DEADLINE_GRACE_MS = 2000 -- the engine ends a running request itself, keeping what it found
@@ -55,7 +58,7 @@ end
 
 local function request(id)
   local names = {'model', 'priority', 'tenant', 'lane', 'entry', 'image', 'cost', 'reply', 'state',
-                 'attempt', 'worker', 'size', 'result_ttl'}
+                 'attempt', 'worker', 'size', 'result_ttl', 'key'}
   local values = redis.call('HMGET', P .. 'req:' .. id, unpack(names))
   if not values[1] then
     return nil
@@ -122,6 +125,25 @@ local function measure(now, answers)
   return count / (RATE_MS * weight) * 1000
 end
 
+local function count(what)
+  redis.call('HINCRBY', P .. 'counts', what, 1)
+end
+
+-- `since` tells this count of a day from the one of a Redis that lost it.
+local function count_for_key(id, req, answer, outcome)
+  local used = P .. 'used:' .. math.floor(now_ms() / 86400000)
+  local numbers = {[outcome] = 1, phrases = tonumber(req.cost)}
+  if outcome == 'completed' then
+    local metrics = cmsgpack.unpack(answer).metrics
+    numbers.input_tokens, numbers.output_tokens = metrics.input_tokens, metrics.output_tokens
+  end
+  redis.call('HSETNX', used, 'since', id)
+  for what, number in pairs(numbers) do
+    redis.call('HINCRBY', used, req.key .. ':' .. what, int(number))
+  end
+  redis.call('PEXPIRE', used, USED_TTL_MS)
+end
+
 -- The only way a request ends: whoever comes first removes req:ID, so there is one final answer.
 local function conclude(id, req, answer, outcome)
   redis.call('DEL', P .. 'req:' .. id)
@@ -133,6 +155,10 @@ local function conclude(id, req, answer, outcome)
   leave_lane(req)
   add_open(req.tenant, -1, -release_image(req))
   redis.call('HINCRBY', P .. 'usage:' .. req.tenant, outcome, 1)
+  count(outcome)
+  if req.key ~= '' then
+    count_for_key(id, req, answer, outcome)
+  end
 end
 
 local function conclude_and_stop(id, req, answer, outcome)
