@@ -72,8 +72,10 @@ def point(image: Picture, /, *phrase: Phrase, options: Options | None = None) ->
 
 
 @app.command
-def serve(*, host: str | None = None, port: int | None = None, model: str | None = None) -> int:
-    """Start the whole service: the API, an engine worker and, without POINTBOX_REDIS_URL, a Valkey.
+def serve(
+    *, host: str | None = None, port: int | None = None, model: str | None = None, workers: int | None = None
+) -> int:
+    """Start the whole service: the API, engine workers and, without POINTBOX_REDIS_URL, a Valkey.
 
     Parameters
     ----------
@@ -82,11 +84,13 @@ def serve(*, host: str | None = None, port: int | None = None, model: str | None
     port
         The port to listen on, 8000 by default; 0 picks a free one.
     model
-        A model's name, or the folder of a checkpoint.
+        A model's name, or the folder of a checkpoint; several with commas between, the first is the default.
+    workers
+        Engine workers for each model, 1 by default.
     """
     from app.serve import run_serve
 
-    return run_serve(Settings.load(host=host, port=port, model=model))
+    return run_serve(Settings.load(host=host, port=port, model=model, workers=workers))
 
 
 @app.command
