@@ -77,9 +77,14 @@ def point(image: Picture, /, *phrase: Phrase, options: Options | None = None) ->
 
 @app.command
 def serve(
-    *, host: str | None = None, port: int | None = None, model: str | None = None, auth: Auth | None = None
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    model: str | None = None,
+    workers: int | None = None,
+    auth: Auth | None = None,
 ) -> int:
-    """Start the whole service: the API, an engine worker and, without POINTBOX_REDIS_URL, a Valkey.
+    """Start the whole service: the API, engine workers and, without POINTBOX_REDIS_URL, a Valkey.
 
     Parameters
     ----------
@@ -88,13 +93,15 @@ def serve(
     port
         The port to listen on, 8000 by default; 0 picks a free one.
     model
-        A model's name, or the folder of a checkpoint.
+        A model's name, or the folder of a checkpoint; several with commas between, the first is the default.
+    workers
+        Engine workers for each model, 1 by default.
     auth
         Whether callers need a key; auto, the default: only where other machines can reach the host.
     """
     from app.serve import run_serve
 
-    return run_serve(Settings.load(host=host, port=port, model=model, auth=auth))
+    return run_serve(Settings.load(host=host, port=port, model=model, workers=workers, auth=auth))
 
 
 @app.command

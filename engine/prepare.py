@@ -16,6 +16,9 @@ from engine.models.base import Model
 from engine.request import Request
 from engine.sequence import Ask, Sequence
 
+PROMPT_TOKENS = 16
+"""Of a usual phrase, for estimates."""
+
 
 class Preparation:
     """Turns requests into sequences on threads of its own and hands them on."""
@@ -31,6 +34,12 @@ class Preparation:
         except RuntimeError:
             raise closed() from None
         future.add_done_callback(lambda done: ready(closed()) if done.cancelled() else None)
+
+    def most_tokens(self, max_objects: int) -> int:
+        """Image, prompt and answer of one phrase, for the task whose answers are the longest."""
+        tasks = self._model.info.tasks
+        answer = max(self._token_limit(task, max_objects, [], []) for task in tasks)
+        return min(self._model.image_tokens + PROMPT_TOKENS + answer, self._model.max_context)
 
     def close(self) -> None:
         """Finish what has begun; what has not is told that the engine was closed."""
