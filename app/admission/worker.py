@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -69,12 +70,14 @@ async def work(settings: Settings, load: Callable[[], EngineLike], decode: Calla
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     engine = await asyncio.to_thread(load)
+    gc.freeze()  # or every full collection walks all that was imported, and holds up the engine
     try:
         feeder = Feeder(settings, engine, decode)
         log.info("worker is ready", worker=feeder.id, model=engine.model_info.name)
         await feeder.run(stop)
         log.info("worker ended", worker=feeder.id)
     finally:
+        gc.unfreeze()
         await _close(engine)
 
 
