@@ -14,11 +14,14 @@ from litestar import Request
 from app.access.caller import Caller
 from app.admission.client import AdmissionClient, Ticket
 from app.admission.errors import UnknownModel
-from app.admission.messages import Completed, Failure, SpatialParams, WorkerModel
+from app.admission.messages import Completed, Failure, Priority, SpatialParams, WorkerModel
 from app.images.picture import Picture
 from app.problems import ProblemError
 from app.settings import Settings
-from app.spatial.schemas import Priority, Task
+from app.spatial.schemas import Task
+
+MODELS_AGE_S = 1.0
+"""Requests are sent to models as they were so long ago."""
 
 
 class ClientGone(Exception):
@@ -30,7 +33,7 @@ class Inference:
 
     def __init__(self, client: AdmissionClient, settings: Settings) -> None:
         self._client = client
-        self._default = settings.model
+        self._default = settings.default_model
         """The name last found for callers who name no model. It outlives a worker that is starting again."""
 
     async def submit(
@@ -43,8 +46,12 @@ class Inference:
         model: str | None,
         timeout_s: float,
         priority: Priority = "interactive",
+        events: bool = False,
     ) -> Ticket:
         """Put a request in the queue, as work of the caller's tenant.
+
+        Args:
+            events: whether the ticket tells objects as they are found.
 
         Raises:
             ProblemError: unknown-model, unsupported-task or unavailable.
@@ -62,6 +69,7 @@ class Inference:
                 timeout_s=timeout_s,
                 tenant=caller.tenant,
                 priority=priority,
+                events=events,
                 key_id=caller.key_id or "",
             )
         except UnknownModel as error:
@@ -101,7 +109,7 @@ class Inference:
 
     async def _model(self, task: Task, asked: str | None, adapter: str | None) -> str:
         """The name of the model to use: the one asked for, else the one this server was started with."""
-        models = {model.name: model for model in await self._client.models()}
+        models = {model.name: model for model in await self._client.models(MODELS_AGE_S)}
         if models and self._default not in models:
             self._default = min(models)
         name = self._default if asked is None else asked

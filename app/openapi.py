@@ -5,12 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.openapi.spec import Example, OpenAPIMediaType, OpenAPIType, Parameter, RequestBody, Schema
+from litestar.openapi.spec import (
+    Components,
+    Example,
+    OpenAPIMediaType,
+    OpenAPIType,
+    Parameter,
+    RequestBody,
+    Schema,
+    SecurityScheme,
+)
 
 from app.problems import KINDS, MEDIA_TYPE, Problem, ProblemError
 
-KEY_PROBLEMS = ("unauthenticated", "forbidden", "rate-limited")
-"""What any route below /v1 can answer because of the caller's key."""
+ACCESS_PROBLEMS = ("unauthenticated", "forbidden", "rate-limited")
+"""What every route below `/v1` can answer while keys are needed."""
+SECURITY = Components(
+    security_schemes={
+        "bearer": SecurityScheme(type="http", scheme="bearer", description="`Authorization: Bearer KEY`"),
+        "moondream": SecurityScheme(type="apiKey", name="X-Moondream-Auth", security_scheme_in="header"),
+    }
+)
+"""The two ways to send a key."""
 NUMBER = Schema(type=OpenAPIType.NUMBER)
 IMAGE_TEXT = Schema(
     type=OpenAPIType.STRING,

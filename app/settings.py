@@ -6,15 +6,18 @@ The environment variable of a field is `POINTBOX_` and its name in capitals, so 
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal
 
 from app.intake.addresses import Policy
 
 PREFIX = "POINTBOX_"
+SHORTEST_KEY = 20
 
 
 class SettingsError(ValueError):
@@ -29,10 +32,17 @@ class Settings:
     port: int = 8000
     """0 picks a free port."""
     model: str = "tiny"
+    """Names or folders with commas between: `serve` starts workers for each; the first is the default."""
+    workers: int = 1
+    """Engine workers that `serve` starts for each model."""
     device: str = "cpu"
     mode: Literal["pipelined", "blocking"] = "pipelined"
     max_batch: int = 32
     """Rows of the engine: phrases decoded at the same time by one worker."""
+    batch_share: float = 0.5
+    """Part of the rows that batch requests hold at most while there are interactive ones."""
+    stall_s: float = 60.0
+    """An engine that does nothing for so long although it has work counts as hung: its worker ends."""
 
     redis_url: str | None = None
     """None: `serve` starts an embedded Valkey."""
@@ -68,6 +78,17 @@ class Settings:
     """After SIGTERM, how long requests in flight may take to finish."""
     worker_id: str = ""
     """Name of this worker in the registry; empty: one is made up. A name must never be used twice."""
+    auth: Literal["auto", "on", "off"] = "auto"
+    """Whether keys are needed. auto: only where other machines can reach `host`."""
+    bootstrap_key: str = field(default="", repr=False)
+    """A key that is not in the database, for the first steps; empty: there is none."""
+    allowed_hosts: str = ""
+    """With keys off: names, separated by commas, that callers may use for this server in `Host` and `Origin`.
+    Addresses and localhost always work."""
+    data_dir: str = "~/.local/share/pointbox"
+    database_url: str = field(default="", repr=False)
+    """PostgreSQL or SQLite; empty: the file pointbox.db in `data_dir`."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     def __post_init__(self) -> None:
@@ -76,6 +97,10 @@ class Settings:
         for name in _POSITIVE:
             if not getattr(self, name) > 0:
                 raise SettingsError(f"{name} must be greater than 0, not {getattr(self, name)}")
+        if not self.models:
+            raise SettingsError("model must name a model")
+        if self.batch_share > 1:
+            raise SettingsError(f"batch_share must be at most 1, not {self.batch_share}")
         if self.tenant_queue_bytes < self.body_limit_bytes:
             raise SettingsError("tenant_queue_bytes must be at least body_limit_bytes")
         if self.tenant_images_bytes < self.body_limit_bytes:
@@ -85,6 +110,8 @@ class Settings:
             raise SettingsError("default_timeout_s must be at most max_timeout_s")
         if self.redis_url is not None:
             _check_redis(self.redis_url)
+        if self.bootstrap_key and len(self.bootstrap_key) < SHORTEST_KEY:
+            raise SettingsError(f"bootstrap_key must have at least {SHORTEST_KEY} characters")
         if not self.namespace or set(self.namespace) & set("{}: \n"):
             raise SettingsError(f"namespace must be a plain word, not {self.namespace!r}")
 
@@ -98,6 +125,17 @@ class Settings:
             raise SettingsError("fetch_allow must name the allowed hosts when fetch is allowlist")
         return policy
 
+    @property
+    def allowed_origins(self) -> frozenset[str]:
+        """`cors_origins`, each."""
+        origins = (part.strip().lower().removesuffix("/") for part in self.cors_origins.split(","))
+        return frozenset(origin for origin in origins if origin)
+
+    @property
+    def keys_needed(self) -> bool:
+        """Whether callers must show a key."""
+        return self.auth == "on" or (self.auth == "auto" and not _is_loopback(self.host))
+
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
         """Flags that are None count as not given; an empty environment variable too.
@@ -108,11 +146,11 @@ class Settings:
         environ = os.environ if environ is None else environ
         hints = typing.get_type_hints(cls)
         values = {name: value for name, value in flags.items() if value is not None}
-        for field in fields(cls):
-            variable = PREFIX + field.name.upper()
+        for entry in fields(cls):
+            variable = PREFIX + entry.name.upper()
             text = environ.get(variable, "")
-            if field.name not in values and text:
-                values[field.name] = _parse(variable, text, hints[field.name])
+            if entry.name not in values and text:
+                values[entry.name] = _parse(variable, text, hints[entry.name])
         for name, value in values.items():
             hint = hints.get(name)
             choices = typing.get_args(hint)
@@ -120,14 +158,28 @@ class Settings:
                 raise SettingsError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
         return cls(**values)
 
+    @property
+    def models(self) -> list[str]:
+        """Names or folders."""
+        return [name for part in self.model.split(",") if (name := part.strip())]
+
+    @property
+    def default_model(self) -> str:
+        """What callers call the first model: a folder goes by its own name."""
+        first = self.models[0]
+        return Path(first).resolve().name if Path(first).is_dir() else first
+
     def to_environ(self) -> dict[str, str]:
         """These settings as environment variables, for a child process."""
-        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
+        pairs = ((entry.name, getattr(self, entry.name)) for entry in fields(self))
         return {PREFIX + name.upper(): str(value) for name, value in pairs if value is not None}
 
 
 _POSITIVE = (
+    "workers",
     "max_batch",
+    "batch_share",
+    "stall_s",
     "queue_depth",
     "tenant_queue_depth",
     "queue_bytes",
@@ -142,6 +194,13 @@ _POSITIVE = (
     "result_ttl_s",
     "drain_s",
 )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _check_redis(url: str) -> None:

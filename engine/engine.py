@@ -68,7 +68,6 @@ class Engine:
         limits = Limits(
             options.max_batch,
             PAGE_SIZE,
-            model.image_tokens,
             shared,
             options.prefill_tokens,
             options.batch_share,
@@ -166,6 +165,17 @@ class Engine:
         """Counts between two steps.  Raises EngineError after `close`."""
         return self._between_steps(self._stats)
 
+    def stats_soon(self) -> Future[Stats]:
+        """`stats` without waiting: open for as long as the engine thread hangs.
+
+        Raises EngineError after `close`.
+        """
+        return self._soon(self._stats)
+
+    def pages_for(self, max_objects: int) -> int:
+        """About how many pages one phrase takes at most, on an image of its own."""
+        return -(-self._preparation.most_tokens(max_objects) // PAGE_SIZE)
+
     def counts(self) -> Counts:
         """What prefilling cost so far."""
         return Counts(*self._loop.executor.counts())
@@ -204,16 +214,21 @@ class Engine:
 
     def _between_steps(self, work: Callable[[], T]) -> T:
         """What the engine thread returns or raises for it.  Raises EngineError after `close`."""
+        return self._soon(work).result()
+
+    def _soon(self, work: Callable[[], T]) -> Future[T]:
         done: Future[T] = Future()
 
         def run() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
             try:
                 done.set_result(work())
             except Exception as error:
                 done.set_exception(error)
 
         self._loop.post(run)
-        return done.result()
+        return done
 
     def _stats(self) -> Stats:
         pool = self._pool
@@ -225,15 +240,15 @@ class Engine:
             pages_cached=pool.cached,
             pages_held=pool.held,
             pages_total=pool.total,
+            steps=self._loop.pipeline.launched,
+            prefill_tokens=self._loop.executor.counts()[1],
+            decode_tokens=self._loop.decoded,
+            idle_s=self._loop.idle_s,
         )
 
 
 def _check(model: Model, options: Options) -> None:
     """Raises EngineError for a model that cannot run with these options."""
-    if model.info.prefix == "image" and model.image_tokens % PAGE_SIZE:
-        raise EngineError(
-            "unknown-model", f"an image prefix must be a multiple of {PAGE_SIZE} tokens to be shared"
-        )
     if options.placement == "device" and model.grammar.has_labels:
         raise EngineError(
             "invalid-request", f"{model.info.name} writes labels: placement must be host", "placement"

@@ -76,8 +76,7 @@ class Executor:
                 width = self._width(np.array(step.starts) + [len(run) for run in step.runs])
                 forward = self._device.compute(self._forwards.extend(slot, step, width))
             case Prefill():
-                prompts = np.array([len(s.prompt) for s in step.sequences])
-                width = self._width(self._forwards.image_tokens + prompts)
+                width = self._width(np.array([s.image_tokens + len(s.prompt) for s in step.sequences]))
                 work = self._forwards.prefill(slot, step, width)
                 forward = self._device.compute(self._after_reset(step.sequences, work))
             case _:
@@ -159,21 +158,28 @@ class Executor:
 
     def _after_reset(self, sequences: Listing[Sequence], then: Work) -> Work:
         """Work that writes block tables and initial states of rows that were just given, and goes on."""
-        tables = [[*(s.prefix.pages if s.prefix else ()), *s.pages] for s in sequences]
+        tables = [[*self._shared_pages(s), *s.pages] for s in sequences]
         padded = [[*pages, *[PADDING_PAGE] * (self._table_width - len(pages))] for pages in tables]
         places = torch.tensor([s.row for s in sequences])
         states = torch.tensor([self._grammar.initial(s.ask.request.task) for s in sequences])
         pages = torch.tensor(padded)
+        shifts = torch.tensor([s.shift for s in sequences])
 
         def work() -> None:
             where = self._device.torch_device
             rows = upload(places, where)
             self._forwards.tables[rows] = upload(pages, where)
+            self._forwards.shift_by_row[rows] = upload(shifts, where)
             self._state_by_row[rows] = upload(states, where)
             self._values_by_row[rows] = -1
             then()
 
         return work
+
+    def _shared_pages(self, sequence: Sequence) -> list[int]:
+        """Pages of its image's prefix that no token after it is written to."""
+        full = sequence.image_tokens // self._page_size
+        return sequence.prefix.pages[:full] if sequence.prefix else []
 
     def _width(self, tokens: npt.NDArray[np.int64]) -> int:
         """Pages of the block table that a step reads whose rows are so long."""

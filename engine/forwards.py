@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence as Listing
 
 import torch
 
@@ -10,7 +11,7 @@ from engine.attention import KvCache, Paged
 from engine.device.base import Device
 from engine.device.cuda import upload
 from engine.features import FeatureCache
-from engine.models.base import Model
+from engine.models.base import Encoded, Model, Pixels
 from engine.slots import DecodeSlot
 from engine.steps import Extend, Prefill
 
@@ -23,6 +24,7 @@ class Forwards:
 
     tables: int64 [rows, width] block table of every row, on the device.
     token_by_row: int64 [rows] the last sampled token of every row, on the device.
+    shift_by_row: int64 [rows] what the position of a row's tokens exceeds their place by, on the device.
     """
 
     def __init__(
@@ -35,8 +37,8 @@ class Forwards:
     ) -> None:
         self._model, self._device, self._cache = model, device, cache
         self.tables, self._token_by_row = tables, token_by_row
+        self.shift_by_row = torch.zeros_like(token_by_row)
         self._shared = model.info.prefix == "image"
-        self.image_tokens = model.image_tokens
         self.features = FeatureCache(CACHED_FEATURES)
         self.vision_images = 0
         self.prefill_tokens = 0
@@ -48,7 +50,7 @@ class Forwards:
             slot.inputs.upload()
             rows = slot.inputs.device["row"][:batch]
             index = slot.inputs.device["index"][:batch, None]
-            paged = Paged(self._cache, index, self.tables[rows, :width], torch.zeros_like(rows))
+            paged = self._paged(rows, index, width, torch.zeros_like(rows))
             hidden = self._model.forward(self._model.embed(self._token_by_row[rows, None]), paged)
             slot.logits[:batch] = self._model.head(hidden[:, 0])
 
@@ -68,28 +70,45 @@ class Forwards:
 
     def prefill(self, slot: DecodeSlot, step: Prefill, width: int) -> Work:
         """The images that need it, then every prompt."""
-        prefixes = [p.pages for p in step.new_prefixes]
-        pixels = list(step.new_prefixes.values())
+        if not self._shared:
+            return self._prefill_whole(slot, step, width)
+        new = [(pixels, prefix.pages) for prefix, pixels in step.new_prefixes.items()]
+        tails = [
+            (s.prefix.pages[-1], s.pages[0])
+            for s in step.sequences
+            if s.prefix is not None and s.image_tokens % self._cache.page_size
+        ]
+        prompts, lengths = padded([s.prompt for s in step.sequences])
+        rows = torch.tensor([s.row for s in step.sequences])
+        starts = torch.tensor([s.image_tokens for s in step.sequences])
+
+        def work() -> None:
+            for alike in _by_tokens(new):
+                self._write_prefixes(*zip(*alike, strict=True))
+            if tails:
+                self._cache.copy_pages(upload(torch.tensor(tails), self._device.torch_device))
+            embeds = self._model.embed(upload(prompts, self._device.torch_device))
+            self.prefill_tokens += int(lengths.sum())
+            self._append(slot, embeds, rows, starts, lengths, width, torch.zeros_like(starts))
+
+        return work
+
+    def _prefill_whole(self, slot: DecodeSlot, step: Prefill, width: int) -> Work:
+        """Image and prompt of every sequence, which see each other."""
         images = {s.image_key: s.pixels for s in step.sequences}
         keys = [s.image_key for s in step.sequences]
         prompts, lengths = padded([s.prompt for s in step.sequences])
         rows = torch.tensor([s.row for s in step.sequences])
-        starts = torch.full_like(lengths, self.image_tokens)
+        starts = torch.zeros_like(lengths)
+        ends = lengths + torch.tensor([s.image_tokens for s in step.sequences])
 
         def work() -> None:
-            embeds = self._model.embed(upload(prompts, self._device.torch_device))
-            self.prefill_tokens += int(lengths.sum())
-            if self._shared:
-                if prefixes:
-                    self._write_prefixes(pixels, torch.tensor(prefixes))
-                self._append(slot, embeds, rows, starts, lengths, width, torch.zeros_like(starts))
-                return
             self._compute_features(images)
-            features = torch.stack([self._feature(key) for key in keys])
-            self.prefill_tokens += self.image_tokens * len(keys)
-            whole = torch.cat([features, embeds], dim=1)
-            ends = starts + lengths
-            self._append(slot, whole, rows, torch.zeros_like(starts), ends, width, ends)
+            features = [self._feature(key) for key in keys]
+            embeds = self._model.embed(upload(prompts, self._device.torch_device))
+            whole = torch.cat([torch.stack([f.embeds for f in features]), embeds], dim=1)
+            self.prefill_tokens += int(ends.sum())
+            self._append(slot, whole, rows, starts, ends, width, ends)
 
         return work
 
@@ -109,34 +128,55 @@ class Forwards:
         offsets = torch.arange(embeds.shape[1], device=where)
         index = starts[:, None] + offsets
         valid = offsets < lengths[:, None]
-        paged = Paged(self._cache, index, self.tables[rows, :width], prefix, valid)
+        paged = self._paged(rows, index, width, prefix, valid)
         hidden = self._model.forward(embeds, paged)
         last = hidden[torch.arange(len(rows), device=where), lengths - 1]
         slot.logits[: len(rows)] = self._model.head(last)
 
-    def _write_prefixes(self, pixels: list[torch.Tensor], tables: torch.Tensor) -> None:
-        """Image tokens that see each other both ways, into pages of their own."""
-        features = self._model.encode_images(upload(torch.stack(pixels), self._device.torch_device))
-        count, tokens = features.shape[:2]
+    def _paged(
+        self,
+        rows: torch.Tensor,
+        index: torch.Tensor,
+        width: int,
+        prefix: torch.Tensor,
+        valid: torch.Tensor | None = None,
+    ) -> Paged:
+        return Paged(
+            self._cache, index, self.tables[rows, :width], prefix, valid, shift=self.shift_by_row[rows]
+        )
+
+    def _write_prefixes(self, pixels: Listing[Pixels], tables: Listing[list[int]]) -> None:
+        """Images of one length, into pages of their own."""
+        images = self._model.encode_images(pixels)
+        count, tokens = len(pixels), pixels[0].tokens
         self.vision_images += count
         self.prefill_tokens += count * tokens
-        index = torch.arange(tokens, device=features.device).expand(count, -1)
-        prefix = torch.full((count,), tokens, device=features.device)
-        table = upload(tables, features.device)
-        self._model.forward(features, Paged(self._cache, index, table, prefix))
+        where = self._device.torch_device
+        index = torch.arange(tokens, device=where).expand(count, -1)
+        prefix = torch.full((count,), tokens if self._model.both_ways else 0, device=where)
+        paged = Paged(self._cache, index, upload(torch.tensor(tables), where), prefix)
+        self._model.forward(torch.stack([image.embeds for image in images]), paged, images)
 
-    def _compute_features(self, images: dict[bytes, torch.Tensor | None]) -> None:
+    def _compute_features(self, images: dict[bytes, Pixels | None]) -> None:
         missing = {k: p for k, p in images.items() if p is not None and self.features.get(k) is None}
         if missing:
             self.vision_images += len(missing)
-            stacked = upload(torch.stack(list(missing.values())), self._device.torch_device)
-            for key, features in zip(missing, self._model.encode_images(stacked), strict=True):
+            encoded = self._model.encode_images(list(missing.values()))
+            for key, features in zip(missing, encoded, strict=True):
                 self.features.put(key, features)
 
-    def _feature(self, key: bytes) -> torch.Tensor:
+    def _feature(self, key: bytes) -> Encoded:
         features = self.features.get(key)
         assert features is not None
         return features
+
+
+def _by_tokens(images: list[tuple[Pixels, list[int]]]) -> list[list[tuple[Pixels, list[int]]]]:
+    """Images of one length go together, so that no prefix is padded."""
+    groups: dict[int, list[tuple[Pixels, list[int]]]] = {}
+    for image in images:
+        groups.setdefault(image[0].tokens, []).append(image)
+    return list(groups.values())
 
 
 def padded(lists: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:

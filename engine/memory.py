@@ -26,7 +26,7 @@ def count_pages(
     Raises EngineError where not even two fit.
     """
     whole = max_batch * -(-model.max_context // page_size)
-    images = CACHED_IMAGES * (model.image_tokens // page_size)
+    images = CACHED_IMAGES * -(-model.image_tokens // page_size)
     size = page_bytes(model.kv, page_size)
     if kv_memory is not None:
         pages = kv_memory // size

@@ -20,14 +20,13 @@ class Limits:
     """What the scheduler keeps to.
 
     max_batch: rows.  page_size: tokens of a page.
-    image_tokens: of a model; its KV is shared across phrases if shared_prefix.
+    shared_prefix: whether the KV of an image serves every phrase.
     prefill_tokens: image and prompt tokens that one prefill step computes at most (one sequence always goes).
     batch_share: part of the rows that batch sequences hold at most while interactive ones are there.
     """
 
     max_batch: int
     page_size: int
-    image_tokens: int
     shared_prefix: bool
     prefill_tokens: int
     batch_share: float
@@ -84,7 +83,7 @@ class Scheduler:
         return bool(due) and sequence.used + 1 + len(sequence.label) > sequence.max_tokens
 
     def fits_ever(self, sequence: Sequence) -> bool:
-        return self._own_pages(sequence) + self._prefix_pages <= self._pool.total
+        return self._own_pages(sequence) + self._prefix_pages(sequence) <= self._pool.total
 
     def next_step(self) -> Step | None:
         """The step to launch now; its sequences are counted as launched."""
@@ -170,16 +169,15 @@ class Scheduler:
         rows[: len(sequences)] = [s.row for s in sequences]
         return rows
 
-    @property
-    def _prefix_pages(self) -> int:
+    def _prefix_pages(self, sequence: Sequence) -> int:
         limits = self._limits
-        return limits.image_tokens // limits.page_size if limits.shared_prefix else 0
+        return -(-sequence.image_tokens // limits.page_size) if limits.shared_prefix else 0
 
     def _own_pages(self, sequence: Sequence) -> int:
-        tokens = len(sequence.prompt) + sequence.max_tokens
-        if not self._limits.shared_prefix:
-            tokens += self._limits.image_tokens
-        return -(-tokens // self._limits.page_size)
+        """Of all that it does not share; a last page that the prefix does not fill is copied."""
+        size = self._limits.page_size
+        image = sequence.image_tokens % size if self._limits.shared_prefix else sequence.image_tokens
+        return -(-(image + len(sequence.prompt) + sequence.max_tokens) // size)
 
     def _prefill(self) -> Prefill | None:
         step = Prefill([], np.empty(0, np.int64))
@@ -212,7 +210,7 @@ class Scheduler:
 
     def _cost(self, sequence: Sequence) -> int:
         cached = self._limits.shared_prefix and self._pool.knows(sequence.image_key)
-        return len(sequence.prompt) + (0 if cached else self._limits.image_tokens)
+        return len(sequence.prompt) + (0 if cached else sequence.image_tokens)
 
     def _admit(self, sequence: Sequence, step: Prefill) -> bool:
         """Give a sequence its row and pages, and its prefix if the model shares one."""
@@ -223,7 +221,7 @@ class Scheduler:
             self._join_prefix(sequence, step)
         sequence.pages = self._pool.take(own)
         sequence.row = self._free_rows.pop()
-        tokens = self._limits.image_tokens + len(sequence.prompt)
+        tokens = sequence.image_tokens + len(sequence.prompt)
         self.length[sequence.row], self.tokens[sequence.row] = tokens, 0
         self._cursors.start(sequence.row, sequence.ask.request.task)
         sequence.ask.input_tokens += tokens
@@ -235,16 +233,16 @@ class Scheduler:
     def _pages_for_prefix(self, sequence: Sequence) -> int:
         """Pages that the image's prefix takes from those that are free or idle."""
         in_use = self._pool.knows(sequence.image_key) and not self._pool.is_idle(sequence.image_key)
-        return 0 if in_use else self._prefix_pages
+        return 0 if in_use else self._prefix_pages(sequence)
 
     def _join_prefix(self, sequence: Sequence, step: Prefill) -> None:
         sequence.prefix = self._pool.use_prefix(sequence.image_key)
         if sequence.prefix is None:
-            sequence.prefix = self._pool.add_prefix(sequence.image_key, self._prefix_pages)
+            sequence.prefix = self._pool.add_prefix(sequence.image_key, self._prefix_pages(sequence))
             assert sequence.pixels is not None
             step.new_prefixes[sequence.prefix] = sequence.pixels
         else:
-            sequence.ask.cached_tokens += self._limits.image_tokens
+            sequence.ask.cached_tokens += sequence.image_tokens
 
 
 def _any_warm(sequences: list[Sequence]) -> bool:

@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import torch
-
 from engine.errors import EngineError
 from engine.events import EngineMetrics, Event, Failed, Finished, FinishReason, Found, PhraseEnded
+from engine.models.base import Pixels
 from engine.pages import Prefix
 from engine.request import Request
 from grammars.types import Item
@@ -88,6 +87,7 @@ class Sequence:
 
     prompt: token ids after the image.  label: token ids of a label placeholder.
     pixels: the preprocessed image, dropped when its KV exists.
+    image_tokens: places that its prefix takes.  shift: see `Pixels`.
     max_tokens: tokens that the answer may have, sampled and label tokens together; `used` so far.
     launched: steps launched so far; each samples one token.
     finalized: nothing more is said of it; a zombie while `inflight_refs` steps (0..2) still hold it.
@@ -98,7 +98,9 @@ class Sequence:
     prompt: list[int]
     label: list[int]
     image_key: bytes
-    pixels: torch.Tensor | None
+    pixels: Pixels | None
+    image_tokens: int
+    shift: int
     max_tokens: int
     seed: int
     row: int = -1

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
+from engine.models.base import Pixels
 from engine.pages import Prefix
 from engine.sequence import Sequence
 
@@ -47,4 +47,4 @@ class Extend(Step):
 class Prefill(Step):
     """New rows, and the images whose KV or features this step computes."""
 
-    new_prefixes: dict[Prefix, torch.Tensor] = field(default_factory=dict)
+    new_prefixes: dict[Prefix, Pixels] = field(default_factory=dict)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from litestar import Controller, Request, delete, post
 from litestar.datastructures import State
 from litestar.params import Parameter
 
 from app.access.caller import caller_of
+from app.access.gate import NEEDS
 from app.bodies import invalid, read_body
 from app.correlation import request_id_of
 from app.images.documents import DELETE_PROBLEMS, UPLOAD_PROBLEMS, UploadOperation
@@ -25,6 +26,7 @@ class ImageController(Controller):
 
     path = "/images"
     tags = ("images",)
+    opt: ClassVar = {NEEDS: "infer"}
 
     @post(
         summary="Upload an image, to ask about it by its id",

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from litestar.openapi.spec import Operation
 
 from app.openapi import (
+    ACCESS_PROBLEMS,
     EXAMPLE_IMAGE,
     IMAGE_BYTES,
     IMAGE_TEXT,
-    KEY_PROBLEMS,
     MODEL,
     TIMEOUT,
     image_bodies,
@@ -29,9 +29,9 @@ UPLOAD_PROBLEMS = (
     "unavailable",
     "worker-crashed",
     "deadline-exceeded",
-    *KEY_PROBLEMS,
+    *ACCESS_PROBLEMS,
 )
-DELETE_PROBLEMS = ("not-found", "unavailable", *KEY_PROBLEMS)
+DELETE_PROBLEMS = ("not-found", "unavailable", *ACCESS_PROBLEMS)
 
 _OPTIONS = {"model": MODEL, "timeout_s": TIMEOUT}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from litestar import Controller, MediaType, Request, Response, post
@@ -13,6 +13,7 @@ from litestar.datastructures import State
 from litestar.response import Stream
 
 from app.access.caller import Caller, caller_of
+from app.access.gate import NEEDS
 from app.correlation import request_id_of
 from app.idempotency.replays import REPLAYED, Replays, key_of
 from app.images.service import ImageService
@@ -30,6 +31,7 @@ class SpatialController(Controller):
     """Both routes take the same request; the body is read here because it comes in three kinds."""
 
     tags = ("spatial",)
+    opt: ClassVar = {NEEDS: "infer"}
 
     @post(
         "/detect",
@@ -91,6 +93,7 @@ async def _submit(
         model=asked.model,
         timeout_s=asked.remaining_s,
         priority=asked.priority,
+        events=asked.stream,
     )
     return Running(ticket, task, asked, picture, request_id)
 

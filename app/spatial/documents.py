@@ -9,10 +9,10 @@ from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, OpenAPIType
 
 from app.idempotency.replays import HEADER
 from app.openapi import (
+    ACCESS_PROBLEMS,
     EXAMPLE_IMAGE,
     IMAGE_BYTES,
     IMAGE_TEXT,
-    KEY_PROBLEMS,
     MODEL,
     NUMBER,
     TIMEOUT,
@@ -45,7 +45,7 @@ PROBLEMS = (
     "unavailable",
     "worker-crashed",
     "deadline-exceeded",
-    *KEY_PROBLEMS,
+    *ACCESS_PROBLEMS,
 )
 
 _PHRASE = Schema(

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from app.admission.messages import Priority
+
 MAX_PHRASES = 32
 MAX_PHRASE_CHARS = 256
 MAX_NAME_CHARS = 256
@@ -14,7 +16,6 @@ DEFAULT_MAX_OBJECTS = 50
 
 Task = Literal["detect", "point"]
 Units = Literal["normalized", "pixels"]
-Priority = Literal["interactive", "batch"]
 FinishReason = Literal["stop", "repetition", "max_objects", "length", "deadline"]
 
 ObjectCount = Annotated[int, Meta(ge=1, le=MAX_OBJECTS)]

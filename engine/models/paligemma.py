@@ -7,6 +7,7 @@ config names its own dialect and an image-only prefix.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -19,8 +20,9 @@ from transformers.utils import logging as transformers_logging
 
 from engine import attention
 from engine.attention import Paged
+from engine.device.cuda import upload
 from engine.errors import ModelNotFound
-from engine.models.base import KvShape, ModelInfo
+from engine.models.base import Encoded, KvShape, ModelInfo, Pixels
 from engine.models.text import TextEncoder
 from grammars.dialects.base import Dialect
 from grammars.dialects.paligemma import PaliGemmaDialect
@@ -35,11 +37,14 @@ POSITION_OFFSET = 1  # PaliGemma counts positions from 1
 class PaliGemma:
     """See `engine.models.base.Model`."""
 
+    both_ways = True
+
     def __init__(self, name: str, folder: Path, revision: str, device: torch.device) -> None:
         attention.install()
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         if config["text_config"].get("model_type", "gemma") != "gemma":
             raise ModelNotFound(f"{name}: only PaliGemma 1 text decoders are supported so far")
+        self._device = device
         self._text = TextEncoder(folder)
         self._model = _load(folder, device)
         self._processor: Any = AutoImageProcessor.from_pretrained(folder)  # type: ignore[no-untyped-call]
@@ -58,10 +63,10 @@ class PaliGemma:
         self._head = self._model.lm_head.weight.detach()[alphabet].contiguous()
         self._bos = self._model.config.text_config.bos_token_id
 
-    def preprocess(self, image: npt.NDArray[np.uint8]) -> torch.Tensor:
+    def preprocess(self, image: npt.NDArray[np.uint8]) -> Pixels:
         """[H, W, 3] -> float [3, S, S]."""
         pixels = self._processor(images=image, return_tensors="pt", input_data_format="channels_last")
-        return cast(torch.Tensor, pixels["pixel_values"][0])
+        return Pixels(pixels["pixel_values"][0], self.image_tokens)
 
     def prompt(self, task: Task, phrase: str) -> list[int]:
         return [self._bos, *self._text.encode(self.grammar.dialect.prompt(task, phrase))]
@@ -70,14 +75,17 @@ class PaliGemma:
         text = self.grammar.dialect.label(phrase)
         return [] if text is None else self._text.encode(text)
 
-    def encode_images(self, pixels: torch.Tensor) -> torch.Tensor:
-        features = self._model.model.get_image_features(pixels.to(self._model.dtype))
-        return cast(torch.Tensor, features.pooler_output)
+    def encode_images(self, pixels: Sequence[Pixels]) -> list[Encoded]:
+        stacked = upload(torch.stack([p.data for p in pixels]), self._device)
+        features = self._model.model.get_image_features(stacked.to(self._model.dtype))
+        return [Encoded(embeds) for embeds in features.pooler_output]
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         return cast(torch.Tensor, self._model.get_input_embeddings()(tokens))
 
-    def forward(self, embeds: torch.Tensor, paged: Paged) -> torch.Tensor:
+    def forward(
+        self, embeds: torch.Tensor, paged: Paged, images: Sequence[Encoded] | None = None
+    ) -> torch.Tensor:
         output = self._model.model.language_model(
             inputs_embeds=embeds,
             position_ids=paged.index + POSITION_OFFSET,

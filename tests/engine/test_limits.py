@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import pytest
 
-from engine.engine import Engine
 from engine.executor import Placement
 from engine.loop import Mode
 from engine.models.base import Model
@@ -115,7 +114,7 @@ def test_padding_rows_stay_where_they_are(narrow: Model, mode: Mode, placement: 
     requests = [replace(LONG, image=picture(i)) for i in range(3)]
     with engine_on(narrow, mode=mode, placement=placement) as engine:
         expected = ask_together(engine, requests)
-        assert {answer.metrics.output_tokens for answer in expected} == {160 - 64 - 5}
+        assert {answer.metrics.output_tokens for answer in expected} == {160 - narrow.image_tokens - 5}
         for _ in range(2):
             assert_same(narrow, requests, ask_together(engine, requests), expected)
         assert_at_rest(engine)
@@ -135,7 +134,9 @@ def test_prefill_and_decode_take_turns(endless: Model) -> None:
 
 def test_one_prefill_takes_what_its_budget_holds(endless: Model) -> None:
     trace = Trace()
-    with Engine.load("tiny", trace=trace, prefill_tokens=64 + 5 * 8) as engine:
+    with engine_on(
+        endless, trace=trace, max_tokens=20, prefill_tokens=endless.image_tokens + 5 * 8
+    ) as engine:
         phrases = ("red circle",) * 8  # 5 tokens each, of one image
         engine.ask(Request("detect", picture(3), phrases))
         assert_at_rest(engine)

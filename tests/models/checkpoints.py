@@ -17,7 +17,13 @@ FILES = ("tokenizer.json", "tokenizer_config.json", "processor_config.json", "ge
 
 
 def random_checkpoint(
-    folder: Path, seed: int, *, mixing: float = 1.0, endless: bool = False, context: int = 1024
+    folder: Path,
+    seed: int,
+    *,
+    mixing: float = 1.0,
+    endless: bool = False,
+    context: int = 1024,
+    grid: int = 8,
 ) -> Path:
     """The default architecture with random weights; lists of all lengths.
 
@@ -25,10 +31,12 @@ def random_checkpoint(
         last one alone, so that an answer repeats one object.
     endless: the end of the answer is never the likelier choice.
     context: tokens of image, prompt and answer at most.
+    grid: patches along a side of the image.
     """
     config = json.loads((TINY / "config.json").read_text(encoding="utf-8"))
     processor = json.loads((TINY / "processor_config.json").read_text(encoding="utf-8"))
     config["text_config"]["max_position_embeddings"] = context
+    _resize(config, processor, grid)
     return _write(folder, config, processor, seed, mixing, endless)
 
 
@@ -40,10 +48,16 @@ def public_checkpoint(folder: Path, seed: int, *, mixing: float = 1.0) -> Path:
     config = json.loads((TINY / "config.json").read_text(encoding="utf-8"))
     processor = json.loads((TINY / "processor_config.json").read_text(encoding="utf-8"))
     del config["pointbox_dialect"], config["pointbox_prefix"]
-    config["vision_config"] |= {"image_size": 112, "num_image_tokens": 49}
-    config["text_config"] |= {"num_image_tokens": 49, "num_attention_heads": 4, "num_key_value_heads": 2}
-    processor["image_processor"] |= {"image_seq_length": 49, "size": {"height": 112, "width": 112}}
+    config["text_config"] |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+    _resize(config, processor, 7)
     return _write(folder, config, processor, seed, mixing, endless=False)
+
+
+def _resize(config: dict, processor: dict, grid: int) -> None:
+    side, tokens = grid * config["vision_config"]["patch_size"], grid * grid
+    config["vision_config"] |= {"image_size": side, "num_image_tokens": tokens}
+    config["text_config"] |= {"num_image_tokens": tokens}
+    processor["image_processor"] |= {"image_seq_length": tokens, "size": {"height": side, "width": side}}
 
 
 def _write(folder: Path, config: dict, processor: dict, seed: int, mixing: float, endless: bool) -> Path:
