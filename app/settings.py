@@ -11,6 +11,7 @@ import os
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal
 
 PREFIX = "POINTBOX_"
@@ -29,10 +30,17 @@ class Settings:
     port: int = 8000
     """0 picks a free port."""
     model: str = "tiny"
+    """Names or folders with commas between: `serve` starts workers for each; the first is the default."""
+    workers: int = 1
+    """Engine workers that `serve` starts for each model."""
     device: str = "cpu"
     mode: Literal["pipelined", "blocking"] = "pipelined"
     max_batch: int = 32
     """Rows of the engine: phrases decoded at the same time by one worker."""
+    batch_share: float = 0.5
+    """Part of the rows that batch requests hold at most while there are interactive ones."""
+    stall_s: float = 60.0
+    """An engine that does nothing for so long although it has work counts as hung: its worker ends."""
 
     redis_url: str | None = None
     """None: `serve` starts an embedded Valkey."""
@@ -73,6 +81,10 @@ class Settings:
         for name in _POSITIVE:
             if not getattr(self, name) > 0:
                 raise SettingsError(f"{name} must be greater than 0, not {getattr(self, name)}")
+        if not self.models:
+            raise SettingsError("model must name a model")
+        if self.batch_share > 1:
+            raise SettingsError(f"batch_share must be at most 1, not {self.batch_share}")
         if self.tenant_queue_bytes < self.body_limit_bytes:
             raise SettingsError("tenant_queue_bytes must be at least body_limit_bytes")
         if self.default_timeout_s > self.max_timeout_s:
@@ -111,6 +123,17 @@ class Settings:
                 raise SettingsError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
         return cls(**values)
 
+    @property
+    def models(self) -> list[str]:
+        """Names or folders."""
+        return [name for part in self.model.split(",") if (name := part.strip())]
+
+    @property
+    def default_model(self) -> str:
+        """What callers call the first model: a folder goes by its own name."""
+        first = self.models[0]
+        return Path(first).resolve().name if Path(first).is_dir() else first
+
     def to_environ(self) -> dict[str, str]:
         """These settings as environment variables, for a child process."""
         pairs = ((entry.name, getattr(self, entry.name)) for entry in fields(self))
@@ -118,7 +141,10 @@ class Settings:
 
 
 _POSITIVE = (
+    "workers",
     "max_batch",
+    "batch_share",
+    "stall_s",
     "queue_depth",
     "tenant_queue_depth",
     "queue_bytes",

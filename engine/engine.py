@@ -165,6 +165,17 @@ class Engine:
         """Counts between two steps.  Raises EngineError after `close`."""
         return self._between_steps(self._stats)
 
+    def stats_soon(self) -> Future[Stats]:
+        """`stats` without waiting: open for as long as the engine thread hangs.
+
+        Raises EngineError after `close`.
+        """
+        return self._soon(self._stats)
+
+    def pages_for(self, max_objects: int) -> int:
+        """About how many pages one phrase takes at most, on an image of its own."""
+        return -(-self._preparation.most_tokens(max_objects) // PAGE_SIZE)
+
     def counts(self) -> Counts:
         """What prefilling cost so far."""
         return Counts(*self._loop.executor.counts())
@@ -203,16 +214,21 @@ class Engine:
 
     def _between_steps(self, work: Callable[[], T]) -> T:
         """What the engine thread returns or raises for it.  Raises EngineError after `close`."""
+        return self._soon(work).result()
+
+    def _soon(self, work: Callable[[], T]) -> Future[T]:
         done: Future[T] = Future()
 
         def run() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
             try:
                 done.set_result(work())
             except Exception as error:
                 done.set_exception(error)
 
         self._loop.post(run)
-        return done.result()
+        return done
 
     def _stats(self) -> Stats:
         pool = self._pool
@@ -224,6 +240,10 @@ class Engine:
             pages_cached=pool.cached,
             pages_held=pool.held,
             pages_total=pool.total,
+            steps=self._loop.pipeline.launched,
+            prefill_tokens=self._loop.executor.counts()[1],
+            decode_tokens=self._loop.decoded,
+            idle_s=self._loop.idle_s,
         )
 
 

@@ -19,6 +19,7 @@ from app.admission.errors import AdmissionError, QueueFull, TenantQueueFull, Una
 from app.admission.messages import (
     ENTRY_VERSION,
     Failure,
+    Priority,
     SpatialParams,
     Terminal,
     WorkerModel,
@@ -89,6 +90,8 @@ class AdmissionClient:
         self._orphans: set[str] = set()
         """Ids whose caller has gone without Redis knowing."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._models: list[WorkerModel] = []
+        self._models_at = float("-inf")
 
     @classmethod
     async def connect(cls, url: str, namespace: str, limits: Limits | None = None) -> AdmissionClient:
@@ -120,7 +123,8 @@ class AdmissionClient:
         image: bytes,
         timeout_s: float,
         tenant: str = "anonymous",
-        priority: str = "interactive",
+        priority: Priority = "interactive",
+        events: bool = True,
         traceparent: str = "",
         key_id: str = "",
     ) -> Ticket:
@@ -130,6 +134,7 @@ class AdmissionClient:
             request_id: made by the server, unique over all tenants.
             image: the original bytes; they reach Redis once however many requests of a tenant share them.
             timeout_s: from now, by the clock of Redis.
+            events: whether objects are told as they are found; if not, they come with the final answer.
             key_id: whose use it counts as, for that key and day.
 
         Raises:
@@ -143,7 +148,7 @@ class AdmissionClient:
         arguments = (
             *(ENTRY_VERSION, request_id, model, priority, tenant, task, encode(params)),
             *(await _digest(image), len(image), len(params.phrases), round(timeout_s * 1000)),
-            *(self._reply, traceparent, round(self._limits.result_ttl_s * 1000)),
+            *(self._reply, traceparent, round(self._limits.result_ttl_s * 1000), "1" if events else ""),
             *(self._limits.depth, self._limits.tenant_depth, self._limits.bytes, self._limits.tenant_bytes),
             key_id,
         )
@@ -162,12 +167,16 @@ class AdmissionClient:
             raise
         return ticket
 
-    async def models(self) -> list[WorkerModel]:
-        """The models that live workers serve, by name. Raises Unavailable."""
-        try:
-            return registry.by_model(await registry.workers(self._redis, self._prefix))
-        except REDIS_ERRORS as error:
-            raise _unreachable(error) from error
+    async def models(self, max_age_s: float = 0.0) -> list[WorkerModel]:
+        """The models that live workers serve, by name, as of `max_age_s` ago at most. Raises Unavailable."""
+        now = time.monotonic()
+        if now > self._models_at + max_age_s:
+            try:
+                self._models = registry.by_model(await registry.workers(self._redis, self._prefix))
+            except REDIS_ERRORS as error:
+                raise _unreachable(error) from error
+            self._models_at = now
+        return self._models
 
     async def ready(self) -> tuple[bool, str]:
         """(Redis answers and a worker lives, why not)."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
@@ -21,6 +21,7 @@ from engine.errors import EngineError
 from engine.events import Event as EngineEvent
 from engine.events import Failed, Finished, Found, PhraseEnded
 from engine.request import Request
+from engine.stats import Stats
 from grammars.types import Task
 
 log = structlog.get_logger(__name__)
@@ -43,6 +44,12 @@ class Handle(Protocol):
 
 class EngineLike(Protocol):
     """The part of engine.engine.Engine that a worker uses."""
+
+    def stats_soon(self) -> Future[Stats]:
+        """Open for as long as the engine's thread hangs."""
+
+    def pages_for(self, max_objects: int) -> int:
+        """About how many pages of KV one phrase takes at most."""
 
     @property
     def model_info(self) -> Any:
@@ -68,7 +75,10 @@ class Tools:
 
 
 class Execution:
-    """Owns one delivery until the engine is done with it."""
+    """Owns one delivery until the engine is done with it.
+
+    Objects are told as they come if somebody follows them; those that come with the end are in the answer.
+    """
 
     def __init__(self, delivery: Delivery, tools: Tools) -> None:
         self.delivery = delivery
@@ -117,7 +127,7 @@ class Execution:
         while True:
             batch, last = await _next_batch(arrived)
             told = [_message(event, transcript) for event in batch]
-            if told and not self._stopped:
+            if told and last is None and self.delivery.events and not self._stopped:
                 if await self._patiently(lambda: self._tools.queue.emit(self.delivery, seq, told)):  # noqa: B023
                     seq += len(told)
                 else:
@@ -141,6 +151,7 @@ class Execution:
             region=params.region,
             min_score=params.min_score,
             dedupe=params.dedupe,
+            priority=self.delivery.priority,
             deadline=self.delivery.deadline,
         )
         arrived: asyncio.Queue[EngineEvent] = asyncio.Queue()

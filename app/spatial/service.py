@@ -23,6 +23,8 @@ from app.spatial.bodies import SpatialRequest
 from app.spatial.schemas import DetectAnswer, PointAnswer, Task
 
 HEARTBEAT_S = 15.0
+MODELS_AGE_S = 1.0
+"""Requests are sent to models as they were so long ago."""
 _T = TypeVar("_T")
 
 
@@ -55,7 +57,7 @@ class SpatialService:
 
     def __init__(self, client: AdmissionClient, settings: Settings) -> None:
         self._client = client
-        self._default = settings.model
+        self._default = settings.default_model
         """The name last found for callers who name no model. It outlives a worker that is starting again."""
 
     async def submit(self, task: Task, request: SpatialRequest, request_id: str, caller: Caller) -> Running:
@@ -73,6 +75,7 @@ class SpatialService:
                 params=request.params,
                 image=request.image,
                 timeout_s=request.timeout_s,
+                events=request.stream,
                 tenant=caller.tenant,
                 key_id=caller.key_id or "",
             )
@@ -87,7 +90,7 @@ class SpatialService:
 
     async def _model(self, task: Task, asked: str | None) -> str:
         """The name of the model to use: the one asked for, else the one this server was started with."""
-        models = {model.name: model for model in await self._client.models()}
+        models = {model.name: model for model in await self._client.models(MODELS_AGE_S)}
         if models and self._default not in models:
             self._default = min(models)
         name = self._default if asked is None else asked

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 from app.admission.worker import work
 from app.serve import Commands, run_serve
@@ -13,8 +14,9 @@ from tests.admission.fakes import FakeEngine, fake_decode
 
 
 def worker() -> int:
-    engine = FakeEngine()
-    asyncio.run(work(Settings.load(), lambda: engine, fake_decode))
+    settings = Settings.load()
+    engine = FakeEngine(Path(settings.model).name)
+    asyncio.run(work(settings, lambda: engine, fake_decode))
     return 0
 
 

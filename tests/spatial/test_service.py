@@ -74,7 +74,7 @@ class Queue:
         self.alive = True
         self.asked: list[str] = []
 
-    async def models(self) -> list[WorkerModel]:
+    async def models(self, max_age_s: float) -> list[WorkerModel]:
         tasks = ["detect", "point"]
         mine = WorkerModel(name="mine", family="x", revision="0", tasks=tasks, workers=1, capacity=8, load=0)
         return [mine] if self.alive else []
