@@ -46,16 +46,15 @@ def _saved(format: str, mode: str) -> bytes | None:
     """None when this format has no such mode."""
     out = BytesIO()
     try:
-        (plain() if mode == "RGB" else plain().convert("L" if mode == "I;16" else mode)).convert(mode).save(
-            out, format
-        )
+        image = plain().convert("L") if mode == "I;16" else plain()
+        image.convert(mode).save(out, format)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
         return None
     return out.getvalue()
 
 
 def mutated(seed: int, count: int) -> Iterator[tuple[str, bytes]]:
-    """`count` damaged files, each format in turn: (what it is, bytes). One seed gives the same files always."""
+    """`count` damaged files, each format in turn: (what it is, bytes). One seed always gives the same."""
     chance = random.Random(seed)
     names = list(originals())
     for number in range(count):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -10,27 +12,36 @@ from app.intake.sniff import check
 from app.problems import ProblemError
 from tests.intake.mutations import mutated, originals
 
-REFUSALS = {"invalid-image": 422, "unsupported-media": 415, "image-too-large": 413}
+REFUSED = {
+    ("invalid-image", 422, "image"),
+    ("unsupported-media", 415, "image"),
+    ("image-too-large", 413, "image"),
+}
 
 
 def judged(data: bytes) -> str:
     """What became of it; every promise of both doors is checked."""
-    try:
-        decoded = decode(data)
-    except ProblemError as problem:
-        assert problem.status == REFUSALS[problem.slug]
-        assert problem.field == "image"
-        assert problem.detail
-        try:
-            check(data)
-        except ProblemError as early:
-            assert early.slug == problem.slug
-        return problem.slug
-    assert decoded.image.dtype == np.uint8
-    assert decoded.image.shape == (decoded.height, decoded.width, 3)
-    header = check(data)
-    assert (header.width, header.height) == (decoded.width, decoded.height)
+    early, late = refusal(check, data), refusal(decode, data)
+    if late is not None:
+        assert early is None or early.slug == late.slug
+        return late.slug
+    picture, header = decode(data), check(data)
+    assert picture.image.dtype == np.uint8
+    assert picture.image.shape == (picture.height, picture.width, 3)
+    if header.format != "HEIF":  # whose pixels, where it is damaged, may tell another size
+        assert (header.width, header.height) == (picture.width, picture.height)
     return "a picture"
+
+
+def refusal(look: Callable[[bytes], object], data: bytes) -> ProblemError | None:
+    """The problem that `look` raises; nothing else may come out of it."""
+    try:
+        look(data)
+    except ProblemError as problem:
+        if (problem.slug, problem.status, problem.field) in REFUSED and problem.detail:
+            return problem
+        raise
+    return None
 
 
 def test_the_whole_files_are_what_they_seem() -> None:
@@ -41,9 +52,9 @@ def test_the_whole_files_are_what_they_seem() -> None:
         assert judged(data) == expected or format == "DIB", name
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_few(seed: int) -> None:
-    outcomes = [judged(data) for _, data in mutated(seed, 100)]
+    outcomes = [judged(data) for _, data in mutated(seed, 400)]
     assert {"a picture", "invalid-image", "unsupported-media"} <= set(outcomes)
 
 
