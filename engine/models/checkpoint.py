@@ -1,0 +1,162 @@
+"""A model folder as its family loads it, and one line for everything that can be wrong with one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import nn
+
+from engine import attention
+from engine.errors import ModelNotFound
+
+NAMED = 3
+"""Keys that an error names; it counts the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a family's `load` gets.
+
+    name: as callers say it.  config: config.json.  revision: of the weights, for people.
+    dtype: of the weights once they are loaded.
+    """
+
+    name: str
+    folder: Path
+    config: dict[str, Any]
+    revision: str
+    device: torch.device
+    dtype: torch.dtype
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Every tensor of the folder, on the CPU, as it was saved.  Raises ModelNotFound."""
+        found: dict[str, torch.Tensor] = {}
+        for path in weight_files(self.folder):
+            with safe_open(path, framework="pt") as file:
+                found |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return found
+
+    def fill(self, module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Give a module, on whatever device, its weights in this checkpoint's dtype, on its device.
+
+        tensors: by the module's own names, all of them and no other.
+        Raises ModelNotFound with the keys that are missing, unknown, or of another shape.
+        """
+        wanted = module.state_dict()
+        self.check_keys(
+            missing=wanted.keys() - tensors.keys(),
+            unknown=tensors.keys() - wanted.keys(),
+            shapes={
+                name: (tuple(tensors[name].shape), tuple(wanted[name].shape))
+                for name in wanted.keys() & tensors.keys()
+                if tensors[name].shape != wanted[name].shape
+            },
+        )
+        placed = {name: tensor.to(self.device, self.dtype) for name, tensor in tensors.items()}
+        module.load_state_dict(placed, assign=True)
+        module.eval().requires_grad_(False)
+
+    def load_transformers(self, kind: Any, **given: Any) -> Any:
+        """A model of transformers in evaluation mode, its text part on our attention.
+
+        kind: its class.  given: more for `from_pretrained`.
+        Raises ModelNotFound as `fill` does.
+        """
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # its report of keys is many lines
+        attention.install()
+        model, loading = kind.from_pretrained(
+            self.folder,
+            dtype=self.dtype,
+            attn_implementation={"text_config": attention.NAME, "vision_config": "sdpa"},
+            ignore_mismatched_sizes=True,  # they are refused below, by name
+            output_loading_info=True,
+            local_files_only=True,
+            **given,
+        )
+        self.check_keys(
+            missing=loading["missing_keys"],
+            unknown=loading["unexpected_keys"],
+            shapes={name: (tuple(there), tuple(here)) for name, there, here in loading["mismatched_keys"]},
+        )
+        return model.to(self.device).eval().requires_grad_(False)
+
+    def check_keys(
+        self,
+        missing: Collection[str],
+        unknown: Collection[str],
+        shapes: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]],
+    ) -> None:
+        """Raises ModelNotFound unless all three are empty.
+
+        shapes: of a key in the file, and in the model.
+        """
+        if missing:
+            raise ModelNotFound(f"{self.folder} lacks weights: {_named(missing)}")
+        if unknown:
+            raise ModelNotFound(
+                f"{self.folder} has weights that its config.json does not know: {_named(unknown)}"
+            )
+        if shapes:
+            name, (there, here) = min(shapes.items())
+            raise ModelNotFound(
+                f"{self.folder} has {len(shapes)} weights of another shape than its config.json says: "
+                f"{name} is {list(there)}, not {list(here)}"
+            )
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json.  Raises ModelNotFound."""
+    path = folder / "config.json"
+    if not path.exists():
+        raise ModelNotFound(f"{folder} has no config.json: not a model folder")
+    config = None
+    with suppress(ValueError):
+        config = json.loads(path.read_bytes())
+    if not isinstance(config, dict):
+        raise ModelNotFound(f"{path} is not a JSON object")
+    return config
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Its safetensors files, each of which can be opened.  Raises ModelNotFound."""
+    index = folder / "model.safetensors.index.json"
+    if (folder / "model.safetensors").exists():
+        files = [folder / "model.safetensors"]
+    elif index.exists():
+        try:
+            names = set(json.loads(index.read_bytes())["weight_map"].values())
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ModelNotFound(f"{index} has no weight_map") from None
+        files = [folder / Path(name).name for name in sorted(names)]
+    else:
+        raise ModelNotFound(f"{folder} has no weights: neither model.safetensors nor {index.name}")
+    for path in files:
+        check_safetensors(path)
+    return files
+
+
+def check_safetensors(path: Path) -> None:
+    """Raises ModelNotFound unless the file is there and whole; reads its header only."""
+    if not path.exists():
+        raise ModelNotFound(f"{path} is missing")
+    try:
+        with safe_open(path, framework="pt"):
+            pass
+    except (SafetensorError, OSError) as error:
+        raise ModelNotFound(f"{path} is truncated or no safetensors file: {error}") from None
+
+
+def _named(keys: Collection[str]) -> str:
+    shown = ", ".join(sorted(keys)[:NAMED])
+    more = len(keys) - NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
