@@ -67,6 +67,8 @@ def _response(
     request: Request[Any, Any, Any], problem: ProblemError, headers: dict[str, str] | None = None
 ) -> Response[Any]:
     headers = headers or {}
+    if problem.status == 401:
+        headers["www-authenticate"] = "Bearer"
     if problem.retry_after_s is not None:
         headers["retry-after"] = str(max(1, math.ceil(problem.retry_after_s)))
     return Response(

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.openapi.spec import Example
+from litestar.openapi.spec import Components, Example, SecurityScheme
 
 from app.problems import KINDS, MEDIA_TYPE, Problem, ProblemError
+
+ACCESS_PROBLEMS = ("unauthenticated", "forbidden", "rate-limited")
+"""What every route below `/v1` can answer while keys are needed."""
+SECURITY = Components(
+    security_schemes={
+        "bearer": SecurityScheme(type="http", scheme="bearer", description="`Authorization: Bearer KEY`"),
+        "moondream": SecurityScheme(type="apiKey", name="X-Moondream-Auth", security_scheme_in="header"),
+    }
+)
+"""The two ways to send a key."""
 
 
 def problem_responses(*slugs: str) -> dict[int, ResponseSpec]:

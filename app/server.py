@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import signal
 import sys
@@ -16,11 +17,16 @@ from litestar.datastructures import State
 from litestar.exceptions import NotFoundException
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.types import ASGIApp
 
 from app import errors, logs
+from app.access.gate import Gate
+from app.access.hosts import KnownHosts
 from app.access.middleware import Access
+from app.access.opening import open_database
 from app.admission.client import AdmissionClient, Limits
 from app.correlation import Correlation
+from app.openapi import SECURITY
 from app.settings import Settings, SettingsError
 from app.spatial.controllers import SpatialController
 from app.spatial.service import SpatialService
@@ -51,6 +57,7 @@ def create_app(settings: Settings) -> Litestar:
             await client.close()
 
     subjects = [SpatialController, ModelController]
+    gate = Gate(settings) if settings.keys_needed else None
     access = [Access()]
     return Litestar(
         route_handlers=[
@@ -58,14 +65,16 @@ def create_app(settings: Settings) -> Litestar:
             Router("/v1", route_handlers=subjects, middleware=access),
             Router("/", route_handlers=subjects, middleware=access, include_in_schema=False),
         ],
-        state=State({"settings": settings}),
-        lifespan=[admission],
+        state=State({"settings": settings, "gate": gate}, deep_copy=False),
+        lifespan=[admission, *([gate.opened] if gate else [])],
         exception_handlers=errors.handlers(),
         request_max_body_size=settings.body_limit_bytes,
         openapi_config=OpenAPIConfig(
             title="Pointbox",
             version=version("pointbox-server"),
             description="An image and a phrase in, boxes and points out.",
+            components=SECURITY,
+            security=[{"bearer": []}, {"moondream": []}] if gate else None,
             openapi_router=Router(
                 SCHEMA, route_handlers=[], include_in_schema=False, before_request=_schema_only
             ),
@@ -82,12 +91,23 @@ def _schema_only(request: Request[Any, Any, Any]) -> None:
         raise NotFoundException
 
 
+def _behind_hosts(app: Litestar, settings: Settings) -> ASGIApp:
+    """Where no key is needed, only programs that mean this server may use it: see `KnownHosts`."""
+    return app if settings.keys_needed else KnownHosts(app, settings)
+
+
 def run_api(settings: Settings) -> int:
-    """Serve until SIGTERM or Ctrl-C, then finish what is in flight for at most `drain_s`; the exit status."""
+    """Serve until SIGTERM or Ctrl-C, then finish what is in flight for at most `drain_s`; the exit status.
+
+    Raises:
+        SettingsError: a setting, or the version of the database, does not allow to serve.
+    """
     logs.configure(settings.log_level, "api")
+    if settings.keys_needed:
+        asyncio.run(open_database(settings))
     server = uvicorn.Server(
         uvicorn.Config(
-            Correlation(create_app(settings)),
+            Correlation(_behind_hosts(create_app(settings), settings)),
             host=settings.host,
             port=settings.port,
             log_config=None,

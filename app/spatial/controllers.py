@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from litestar import Controller, Request, Response, post
 from litestar.datastructures import State
 from litestar.response import Stream
 
 from app.access.caller import caller_of
+from app.access.gate import NEEDS
 from app.correlation import request_id_of
 from app.openapi import problem_responses
 from app.settings import Settings
@@ -24,6 +25,7 @@ class SpatialController(Controller):
     """Both routes take the same request; the body is read here because it comes in three kinds."""
 
     tags = ("spatial",)
+    opt: ClassVar = {NEEDS: "infer"}
 
     @post(
         "/detect",

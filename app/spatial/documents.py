@@ -16,9 +16,11 @@ from litestar.openapi.spec import (
     Schema,
 )
 
+from app.openapi import ACCESS_PROBLEMS
 from app.spatial.schemas import DEFAULT_MAX_OBJECTS, MAX_OBJECTS, MAX_PHRASE_CHARS, MAX_PHRASES
 
 PROBLEMS = (
+    *ACCESS_PROBLEMS,
     "invalid-request",
     "invalid-phrase",
     "invalid-image",
