@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from app.access.gate import Gate
 from app.admission.client import AdmissionClient
-from app.admission.errors import AdmissionError
 from app.admission.messages import WorkerModel
 from app.openapi import ACCESS_PROBLEMS, problem_responses
 from app.problems import ProblemError
@@ -65,7 +64,4 @@ class ModelController(Controller):
     async def models(self, state: State) -> Models:
         """The models that live workers serve, their tasks, and how busy they are, counted in phrases."""
         client: AdmissionClient = state.client
-        try:
-            return Models(await client.models())
-        except AdmissionError as error:
-            raise ProblemError(error.problem, error.detail, retry_after_s=error.retry_after_s) from None
+        return Models(await client.models())

@@ -13,7 +13,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from engine import attention
 from engine.errors import ModelNotFound
 
 NAMED = 3
@@ -63,33 +62,6 @@ class Checkpoint:
         module.load_state_dict(placed, assign=True)
         module.eval().requires_grad_(False)
 
-    def load_transformers(self, kind: Any, **given: Any) -> Any:
-        """A model of transformers in evaluation mode, its text part on our attention.
-
-        kind: its class.  given: more for `from_pretrained`.
-        Raises ModelNotFound as `fill` does.
-        """
-        from transformers.utils import logging
-
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # its report of keys is many lines
-        attention.install()
-        model, loading = kind.from_pretrained(
-            self.folder,
-            dtype=self.dtype,
-            attn_implementation={"text_config": attention.NAME, "vision_config": "sdpa"},
-            ignore_mismatched_sizes=True,  # they are refused below, by name
-            output_loading_info=True,
-            local_files_only=True,
-            **given,
-        )
-        self.check_keys(
-            missing=loading["missing_keys"],
-            unknown=loading["unexpected_keys"],
-            shapes={name: (tuple(there), tuple(here)) for name, there, here in loading["mismatched_keys"]},
-        )
-        return model.to(self.device).eval().requires_grad_(False)
-
     def check_keys(
         self,
         missing: Collection[str],
@@ -100,18 +72,15 @@ class Checkpoint:
 
         shapes: of a key in the file, and in the model.
         """
-        if missing:
-            raise ModelNotFound(f"{self.folder} lacks weights: {_named(missing)}")
-        if unknown:
-            raise ModelNotFound(
-                f"{self.folder} has weights that its config.json does not know: {_named(unknown)}"
-            )
-        if shapes:
-            name, (there, here) = min(shapes.items())
-            raise ModelNotFound(
-                f"{self.folder} has {len(shapes)} weights of another shape than its config.json says: "
-                f"{name} is {list(there)}, not {list(here)}"
-            )
+        wrong = [f"{name} (is {[*there]}, must be {[*here]})" for name, (there, here) in shapes.items()]
+        for fault, names in (
+            ("lacks weights", missing),
+            ("has weights of the wrong shape", wrong),
+            ("has weights that its config.json does not know", unknown),
+        ):
+            if names:
+                more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+                raise ModelNotFound(f"{self.folder} {fault}: {', '.join(sorted(names)[:NAMED])}{more}")
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -154,9 +123,3 @@ def check_safetensors(path: Path) -> None:
             pass
     except (SafetensorError, OSError) as error:
         raise ModelNotFound(f"{path} is truncated or no safetensors file: {error}") from None
-
-
-def _named(keys: Collection[str]) -> str:
-    shown = ", ".join(sorted(keys)[:NAMED])
-    more = len(keys) - NAMED
-    return f"{shown} and {more} more" if more > 0 else shown

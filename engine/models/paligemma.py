@@ -1,4 +1,4 @@
-"""PaliGemma through transformers: SigLIP tower, projector, Gemma decoder.
+"""PaliGemma and PaliGemma 2 through transformers: SigLIP tower, projector, Gemma or Gemma 2 decoder.
 
 Serves the public checkpoints (dialect `paligemma`, prefix = image and prompt) and our default one, whose
 config names its own dialect and an image-only prefix.
@@ -20,6 +20,7 @@ from engine.errors import ModelNotFound
 from engine.models.base import Encoded, KvShape, ModelInfo, Pixels
 from engine.models.checkpoint import Checkpoint
 from engine.models.family import Family
+from engine.models.pretrained import load_pretrained
 from engine.models.text import TextEncoder
 from grammars.dialects.base import Dialect
 from grammars.dialects.paligemma import PaliGemmaDialect
@@ -29,6 +30,7 @@ from grammars.symbols import BINS, Tokens
 from grammars.types import Task
 
 POSITION_OFFSET = 1  # PaliGemma counts positions from 1
+DECODERS = ("gemma", "gemma2")
 
 
 class PaliGemma:
@@ -40,11 +42,12 @@ class PaliGemma:
         from transformers import AutoImageProcessor, PaliGemmaForConditionalGeneration
 
         config, folder = checkpoint.config, checkpoint.folder
-        if config["text_config"].get("model_type", "gemma") != "gemma":
-            raise ModelNotFound(f"{folder}: only PaliGemma 1 text decoders are supported so far")
+        decoder = config["text_config"].get("model_type", DECODERS[0])
+        if decoder not in DECODERS:
+            raise ModelNotFound(f"{folder} has a text decoder {decoder!r}: use one of {', '.join(DECODERS)}")
         self._device = checkpoint.device
         self._text = TextEncoder(folder)
-        self._model = checkpoint.load_transformers(PaliGemmaForConditionalGeneration)
+        self._model = load_pretrained(PaliGemmaForConditionalGeneration, checkpoint)
         self._processor: Any = AutoImageProcessor.from_pretrained(folder)  # type: ignore[no-untyped-call]
         own = config.get("pointbox_dialect") == PointboxDialect.name
         dialect: Dialect = PointboxDialect() if own else PaliGemmaDialect()
@@ -59,6 +62,7 @@ class PaliGemma:
         self.max_context = text.max_position_embeddings
         alphabet = torch.from_numpy(self.grammar.alphabet).to(self._device)
         self._head = self._model.lm_head.weight.detach()[alphabet].contiguous()
+        self._cap: float | None = getattr(text, "final_logit_softcapping", None)
         self._bos = self._model.config.text_config.bos_token_id
 
     def preprocess(self, image: npt.NDArray[np.uint8]) -> Pixels:
@@ -93,7 +97,8 @@ class PaliGemma:
         return cast(torch.Tensor, output.last_hidden_state)
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
-        return F.linear(hidden, self._head)
+        logits = F.linear(hidden, self._head)
+        return logits if self._cap is None else self._cap * torch.tanh(logits / self._cap)
 
     def _tokens(self, own: bool) -> Tokens:
         added = self._text.added
@@ -113,6 +118,6 @@ FAMILY = Family(
     model_types=("paligemma",),
     tasks=("detect", "point"),
     prefix="prompt",
-    examples=("google/paligemma-3b-mix-448",),
+    examples=("google/paligemma-3b-mix-448", "google/paligemma2-3b-mix-448"),
     load=PaliGemma,
 )
