@@ -30,7 +30,8 @@ from app.openapi import SECURITY
 from app.settings import Settings, SettingsError
 from app.spatial.controllers import SpatialController
 from app.spatial.service import SpatialService
-from app.system.controllers import HealthController, ModelController
+from app.system.controllers import HealthController, MetricsController, ModelController
+from app.system.metrics import http_figures
 
 SCHEMA = "/schema"
 _SCHEMA_PATHS = ["/", "/openapi.json"]
@@ -62,11 +63,13 @@ def create_app(settings: Settings) -> Litestar:
     return Litestar(
         route_handlers=[
             HealthController,
+            MetricsController,
             Router("/v1", route_handlers=subjects, middleware=access),
             Router("/", route_handlers=subjects, middleware=access, include_in_schema=False),
         ],
         state=State({"settings": settings, "gate": gate}, deep_copy=False),
         lifespan=[admission, *([gate.opened] if gate else [])],
+        middleware=[http_figures().middleware],
         exception_handlers=errors.handlers(),
         request_max_body_size=settings.body_limit_bytes,
         openapi_config=OpenAPIConfig(
