@@ -91,7 +91,4 @@ class ModelController(Controller):
     async def models(self, state: State) -> Models:
         """The models that live workers serve, their tasks, and how busy they are, counted in phrases."""
         client: AdmissionClient = state.client
-        try:
-            return Models(await client.models())
-        except AdmissionError as error:
-            raise ProblemError(error.problem, error.detail, retry_after_s=error.retry_after_s) from None
+        return Models(await client.models())
