@@ -37,7 +37,8 @@ from app.intake.fetch import Fetcher
 from app.openapi import SECURITY
 from app.settings import Settings, SettingsError
 from app.spatial.controllers import SpatialController
-from app.system.controllers import HealthController, ModelController
+from app.system.controllers import HealthController, MetricsController, ModelController
+from app.system.metrics import http_figures
 
 SCHEMA = "/schema"
 RATE_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
@@ -77,12 +78,14 @@ def create_app(settings: Settings) -> Litestar:
     return Litestar(
         route_handlers=[
             HealthController,
+            MetricsController,
             Router("/v1", route_handlers=subjects, middleware=access),
             Router("/", route_handlers=subjects, middleware=access, include_in_schema=False),
         ],
         cors_config=_cors(settings.allowed_origins),
         state=State({"settings": settings, "gate": gate}, deep_copy=False),
         lifespan=[admission, *([gate.opened] if gate else [])],
+        middleware=[http_figures().middleware],
         exception_handlers=errors.handlers(),
         request_max_body_size=settings.body_limit_bytes,
         openapi_config=OpenAPIConfig(
