@@ -14,6 +14,7 @@ from typing import Any
 
 import uvicorn
 from litestar import Litestar, Request, Router
+from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
 from litestar.exceptions import NotFoundException
 from litestar.openapi import OpenAPIConfig
@@ -26,14 +27,22 @@ from app.access.hosts import KnownHosts
 from app.access.middleware import Access
 from app.access.opening import open_database
 from app.admission.client import AdmissionClient, Limits
+from app.admission.connections import producer
 from app.correlation import Correlation
+from app.idempotency.replays import HEADER, Replays
+from app.images.controllers import ImageController
+from app.images.service import ImageService
+from app.images.store import ImageStore, Room
+from app.inference import Inference
+from app.intake.fetch import Fetcher
 from app.openapi import SECURITY
 from app.settings import Settings, SettingsError
 from app.spatial.controllers import SpatialController
-from app.spatial.service import SpatialService
-from app.system.controllers import HealthController, ModelController
+from app.system.controllers import HealthController, MetricsController, ModelController
+from app.system.metrics import http_figures
 
 SCHEMA = "/schema"
+RATE_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
 _SCHEMA_PATHS = ["/", "/openapi.json"]
 
 
@@ -50,24 +59,34 @@ def create_app(settings: Settings) -> Litestar:
     @asynccontextmanager
     async def admission(app: Litestar) -> AsyncGenerator[None, None]:
         client = await AdmissionClient.connect(redis_url, settings.namespace, Limits.of(settings))
+        redis = producer(redis_url)
+        room = Room(settings.images_bytes, settings.tenant_images_bytes, settings.image_ttl_s)
+        store = ImageStore(redis, settings.namespace, room)
+        fetcher = Fetcher(settings.fetch_policy(), settings.body_limit_bytes, settings.fetch_timeout_s)
         app.state.client = client
-        app.state.spatial = SpatialService(client, settings)
+        app.state.inference = inference = Inference(client, settings)
+        app.state.images = ImageService(store, fetcher, inference)
+        app.state.replays = Replays(redis, settings.namespace)
         try:
             yield
         finally:
+            await redis.aclose()
             await client.close()
 
-    subjects = [SpatialController, ModelController]
+    subjects = [SpatialController, ImageController, ModelController]
     gate = Gate(settings) if settings.keys_needed else None
     access = [Access()]
     return Litestar(
         route_handlers=[
             HealthController,
+            MetricsController,
             Router("/v1", route_handlers=subjects, middleware=access),
             Router("/", route_handlers=subjects, middleware=access, include_in_schema=False),
         ],
+        cors_config=_cors(settings.allowed_origins),
         state=State({"settings": settings, "gate": gate}, deep_copy=False),
         lifespan=[admission, *([gate.opened] if gate else [])],
+        middleware=[http_figures().middleware],
         exception_handlers=errors.handlers(),
         request_max_body_size=settings.body_limit_bytes,
         openapi_config=OpenAPIConfig(
@@ -83,6 +102,18 @@ def create_app(settings: Settings) -> Litestar:
         ),
         logging_config=None,
         debug=False,
+    )
+
+
+def _cors(origins: frozenset[str]) -> CORSConfig | None:
+    """Lets web pages of these origins call the service; credentials go in headers, never in cookies."""
+    if not origins:
+        return None
+    return CORSConfig(
+        allow_origins=sorted(origins),
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["Authorization", "Content-Type", HEADER, "X-Moondream-Auth", "X-Request-Id"],
+        expose_headers=["Idempotent-Replayed", "Retry-After", "X-Request-Id", *RATE_HEADERS],
     )
 
 

@@ -21,12 +21,14 @@ class KnownHosts:
     """ASGI middleware inside `Correlation`; refuses a foreign `Host` or `Origin` with 403 on every path.
 
     Addresses are known, since no page's site is named by one that it could rebind; so are localhost, the host
-    that the server listens on, and `allowed_hosts`. An `Origin` must be the `Host` itself, or be allowed.
+    that the server listens on, and `allowed_hosts`. An `Origin` must be the `Host` itself, or be allowed by
+    `allowed_hosts` or `cors_origins`.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._allowed = {name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip()}
+        self._origins = settings.allowed_origins
         self._names = self._allowed | {"localhost", settings.host.lower()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,7 +51,9 @@ class KnownHosts:
         return name is not None and (name in self._names or _is_address(name))
 
     def _is_ours(self, origin: str, host: str) -> bool:
-        """Of this server's own pages; other ports of a machine are other sites."""
+        """Of this server's own pages, or let in; other ports of a machine are other sites."""
+        if origin in self._origins or "*" in self._origins:
+            return True
         scheme, _, place = origin.partition("://")
         return scheme in ("http", "https") and (place == host or _name_of(place) in self._allowed)
 

@@ -33,7 +33,8 @@ class Api:
 @asynccontextmanager
 async def serving(settings: Settings) -> AsyncGenerator[Api, None]:
     """Started as `run_api` starts it, without a socket."""
-    await open_database(settings)
+    if settings.keys_needed:
+        await open_database(settings)
     app, database, stop = create_app(settings), Database(settings), asyncio.Event()
     started = asyncio.Event()
 
