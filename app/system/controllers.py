@@ -6,10 +6,10 @@ from litestar import Controller, HttpMethod, get, route
 from litestar.datastructures import State
 from msgspec import Struct
 
+from app.access.gate import Gate
 from app.admission.client import AdmissionClient
-from app.admission.errors import AdmissionError
 from app.admission.messages import WorkerModel
-from app.openapi import problem_responses
+from app.openapi import ACCESS_PROBLEMS, problem_responses
 from app.problems import ProblemError
 
 PROBED = [HttpMethod.GET, HttpMethod.HEAD]
@@ -44,11 +44,14 @@ class HealthController(Controller):
         responses=problem_responses("unavailable"),
     )
     async def readyz(self, state: State) -> Health:
-        """200 when Redis answers and a worker is alive, else a 503 problem that says which is missing."""
+        """200 when Redis answers, a worker is alive and keys can be checked; else a 503 that says why not."""
         client: AdmissionClient = state.client
         ready, reason = await client.ready()
         if not ready:
             raise ProblemError("unavailable", reason, retry_after_s=1)
+        gate: Gate | None = state.gate
+        if gate is not None and not await gate.reachable():
+            raise ProblemError("unavailable", "the database cannot be reached", retry_after_s=1)
         return Health()
 
 
@@ -57,11 +60,8 @@ class ModelController(Controller):
 
     tags = ("system",)
 
-    @get("/models", summary="List the models", responses=problem_responses("unavailable"))
+    @get("/models", summary="List the models", responses=problem_responses(*ACCESS_PROBLEMS, "unavailable"))
     async def models(self, state: State) -> Models:
         """The models that live workers serve, their tasks, and how busy they are, counted in phrases."""
         client: AdmissionClient = state.client
-        try:
-            return Models(await client.models())
-        except AdmissionError as error:
-            raise ProblemError(error.problem, error.detail, retry_after_s=error.retry_after_s) from None
+        return Models(await client.models())

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from engine.errors import ModelNotFound
 from engine.models.registry import CHECKPOINTS, load_model
@@ -46,13 +49,48 @@ def test_half_a_download(folder: Path) -> None:
 
 def test_another_decoder(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
+    config["text_config"]["model_type"] = "llama"
+    (folder / "config.json").write_text(json.dumps(config))
+    assert "use one of gemma, gemma2" in refused(folder)
+
+
+def test_weights_of_another_decoder(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
     config["text_config"]["model_type"] = "gemma2"
     (folder / "config.json").write_text(json.dumps(config))
-    refused(folder)
+    assert "lacks weights: model.language_model.layers.0." in refused(folder)
 
 
-def refused(folder: Path) -> None:
+def test_a_missing_weight(folder: Path) -> None:
+    with weights_of(folder) as weights:
+        del weights["multi_modal_projector.linear.bias"]
+    assert refused(folder).endswith("lacks weights: model.multi_modal_projector.linear.bias")
+
+
+def test_an_unknown_weight(folder: Path) -> None:
+    with weights_of(folder) as weights:
+        weights["multi_modal_projector.norm.bias"] = torch.zeros(4)
+    assert "does not know: model.multi_modal_projector.norm.bias" in refused(folder)
+
+
+def test_a_weight_of_another_shape(folder: Path) -> None:
+    with weights_of(folder) as weights:
+        weights["multi_modal_projector.linear.bias"] = torch.zeros(7)
+    assert "multi_modal_projector.linear.bias (is [7], must be [192])" in refused(folder)
+
+
+@contextmanager
+def weights_of(folder: Path) -> Iterator[dict[str, torch.Tensor]]:
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    yield weights
+    save_file(weights, path, {"format": "pt"})
+
+
+def refused(folder: Path) -> str:
+    """What the refusal says."""
     with pytest.raises(ModelNotFound) as caught:
         load_model(str(folder), torch.device("cpu"))
     assert folder.name in str(caught.value)
     assert "\n" not in str(caught.value)
+    return str(caught.value)
