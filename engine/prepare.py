@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.errors import EngineError, closed
-from engine.models.base import Model
+from engine.models.base import Model, ModelInfo
+from engine.models.registry import families
+from engine.request import Request
 from engine.sequence import Ask, Sequence
 from grammars.types import Task
 
@@ -57,8 +59,7 @@ class Preparation:
 
     def _sequences(self, ask: Ask) -> list[Sequence]:
         request, model = ask.request, self._model
-        if request.task not in model.info.tasks:
-            raise EngineError("unsupported-task", f"model {model.info.name} cannot {request.task}", "model")
+        check_ability(model.info, request)
         key = image_key(request.image)
         pixels = model.preprocess(request.image)
         ask.open_sequences = len(request.phrases)
@@ -98,6 +99,22 @@ class Preparation:
             )
         wanted = per_object * max(50, 2 * max_objects)
         return min(wanted, room, self._max_tokens or room)
+
+
+def check_ability(info: ModelInfo, request: Request) -> None:
+    """Raises EngineError for a task or an adapter that the model lacks, naming what there is."""
+    if request.task not in info.tasks:
+        able = ", ".join(family.name for family in families() if request.task in family.tasks)
+        raise EngineError(
+            "unsupported-task",
+            f"model {info.name} cannot {request.task}; models of these families can: {able}",
+            "model",
+        )
+    if request.adapter is not None and request.adapter not in info.adapters:
+        has = f"it has {', '.join(info.adapters)}" if info.adapters else "it has none"
+        raise EngineError(
+            "unknown-model", f"model {info.name} has no adapter {request.adapter!r}; {has}", "adapter"
+        )
 
 
 def image_key(image: npt.NDArray[np.uint8]) -> bytes:

@@ -15,6 +15,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from app.admission import registry
 from app.admission.connections import REDIS_ERRORS, consumer, producer
 from app.admission.errors import AdmissionError, QueueFull, TenantQueueFull, Unavailable, UnknownModel
+from app.admission.figures import Figures, read_figures
 from app.admission.images import ImageRef, ref_of
 from app.admission.messages import (
     ENTRY_VERSION,
@@ -177,6 +178,14 @@ class AdmissionClient:
                 raise _unreachable(error) from error
             self._models_at = now
         return self._models
+
+    async def figures(self) -> Figures:
+        """What `/metrics` shows. Raises Unavailable."""
+        try:
+            answer = await self._scripts.run("figures")
+            return read_figures(answer, await registry.workers(self._redis, self._prefix))
+        except REDIS_ERRORS as error:
+            raise _unreachable(error) from error
 
     async def ready(self) -> tuple[bool, str]:
         """(Redis answers and a worker lives, why not)."""
