@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from app import logs
+from app import logs, tracing
 from app.admission.execution import EngineDied, EngineLike
 from app.admission.feeder import Feeder
 from app.child import USAGE_ERROR
@@ -30,6 +30,7 @@ def run_worker(settings: Settings) -> int:
         print("A worker needs POINTBOX_REDIS_URL.", file=sys.stderr)
         return USAGE_ERROR
     logs.configure(settings.log_level, "worker")
+    tracing.configure("worker")
     if len(settings.models) > 1:
         print("A worker serves one model: start one for each.", file=sys.stderr)
         return USAGE_ERROR
