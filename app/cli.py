@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
+from app.access.commands import db, keys
 from app.benchmarks import bench
 from app.problems import ProblemError
 from app.settings import Settings, SettingsError
@@ -21,8 +22,11 @@ app = App(
 )
 
 app.command(bench)
+app.command(keys)
+app.command(db)
 
 Picture = Annotated[Path, Parameter(help="JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC or AVIF.")]
+Auth = Literal["auto", "on", "off"]
 Phrase = Annotated[str, Parameter(help="What to look for, such as 'red circle'.", required=True)]
 
 
@@ -72,8 +76,15 @@ def point(image: Picture, /, *phrase: Phrase, options: Options | None = None) ->
 
 
 @app.command
-def serve(*, host: str | None = None, port: int | None = None, model: str | None = None) -> int:
-    """Start the whole service: the API, an engine worker and, without POINTBOX_REDIS_URL, a Valkey.
+def serve(
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    model: str | None = None,
+    workers: int | None = None,
+    auth: Auth | None = None,
+) -> int:
+    """Start the whole service: the API, engine workers and, without POINTBOX_REDIS_URL, a Valkey.
 
     Parameters
     ----------
@@ -82,19 +93,23 @@ def serve(*, host: str | None = None, port: int | None = None, model: str | None
     port
         The port to listen on, 8000 by default; 0 picks a free one.
     model
-        A model's name, or the folder of a checkpoint.
+        A model's name, or the folder of a checkpoint; several with commas between, the first is the default.
+    workers
+        Engine workers for each model, 1 by default.
+    auth
+        Whether callers need a key; auto, the default: only where other machines can reach the host.
     """
     from app.serve import run_serve
 
-    return run_serve(Settings.load(host=host, port=port, model=model))
+    return run_serve(Settings.load(host=host, port=port, model=model, workers=workers, auth=auth))
 
 
 @app.command
-def api(*, host: str | None = None, port: int | None = None) -> int:
+def api(*, host: str | None = None, port: int | None = None, auth: Auth | None = None) -> int:
     """Start an API process only, in front of the Redis at POINTBOX_REDIS_URL."""
     from app.server import run_api
 
-    return run_api(Settings.load(host=host, port=port))
+    return run_api(Settings.load(host=host, port=port, auth=auth))
 
 
 @app.command

@@ -11,7 +11,10 @@ import os
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal
+
+from app.intake.addresses import Policy
 
 PREFIX = "POINTBOX_"
 SHORTEST_KEY = 20
@@ -29,10 +32,17 @@ class Settings:
     port: int = 8000
     """0 picks a free port."""
     model: str = "tiny"
+    """Names or folders with commas between: `serve` starts workers for each; the first is the default."""
+    workers: int = 1
+    """Engine workers that `serve` starts for each model."""
     device: str = "cpu"
     mode: Literal["pipelined", "blocking"] = "pipelined"
     max_batch: int = 32
     """Rows of the engine: phrases decoded at the same time by one worker."""
+    batch_share: float = 0.5
+    """Part of the rows that batch requests hold at most while there are interactive ones."""
+    stall_s: float = 60.0
+    """An engine that does nothing for so long although it has work counts as hung: its worker ends."""
 
     redis_url: str | None = None
     """None: `serve` starts an embedded Valkey."""
@@ -44,6 +54,20 @@ class Settings:
     queue_bytes: int = 512 * 1024 * 1024
     """Image bytes held in Redis for the requests above, of all tenants."""
     tenant_queue_bytes: int = 256 * 1024 * 1024
+
+    image_ttl_s: float = 3600.0
+    """How long an uploaded image is kept after its last use."""
+    images_bytes: int = 512 * 1024 * 1024
+    """Uploaded images held in Redis, of all tenants."""
+    tenant_images_bytes: int = 256 * 1024 * 1024
+
+    fetch: Literal["off", "allowlist", "public"] = "off"
+    """Whether images behind URLs are fetched, and from where: see docs/images.md."""
+    fetch_allow: str = ""
+    """Host names (*.example.com for all below) and networks (10.1.0.0/16), with commas between."""
+    fetch_timeout_s: float = 10.0
+    cors_origins: str = ""
+    """Origins of web pages that may call this service, with commas between; `*` for all."""
 
     body_limit_bytes: int = 20 * 1000 * 1000
     default_timeout_s: float = 60.0
@@ -73,8 +97,15 @@ class Settings:
         for name in _POSITIVE:
             if not getattr(self, name) > 0:
                 raise SettingsError(f"{name} must be greater than 0, not {getattr(self, name)}")
+        if not self.models:
+            raise SettingsError("model must name a model")
+        if self.batch_share > 1:
+            raise SettingsError(f"batch_share must be at most 1, not {self.batch_share}")
         if self.tenant_queue_bytes < self.body_limit_bytes:
             raise SettingsError("tenant_queue_bytes must be at least body_limit_bytes")
+        if self.tenant_images_bytes < self.body_limit_bytes:
+            raise SettingsError("tenant_images_bytes must be at least body_limit_bytes")
+        self.fetch_policy()
         if self.default_timeout_s > self.max_timeout_s:
             raise SettingsError("default_timeout_s must be at most max_timeout_s")
         if self.redis_url is not None:
@@ -83,6 +114,22 @@ class Settings:
             raise SettingsError(f"bootstrap_key must have at least {SHORTEST_KEY} characters")
         if not self.namespace or set(self.namespace) & set("{}: \n"):
             raise SettingsError(f"namespace must be a plain word, not {self.namespace!r}")
+
+    def fetch_policy(self) -> Policy:
+        """Where images may be fetched from."""
+        try:
+            policy = Policy.read(self.fetch, self.fetch_allow)
+        except ValueError as error:
+            raise SettingsError(f"fetch_allow: {error}") from None
+        if self.fetch == "allowlist" and not (policy.hosts or policy.networks):
+            raise SettingsError("fetch_allow must name the allowed hosts when fetch is allowlist")
+        return policy
+
+    @property
+    def allowed_origins(self) -> frozenset[str]:
+        """`cors_origins`, each."""
+        origins = (part.strip().lower().removesuffix("/") for part in self.cors_origins.split(","))
+        return frozenset(origin for origin in origins if origin)
 
     @property
     def keys_needed(self) -> bool:
@@ -111,6 +158,17 @@ class Settings:
                 raise SettingsError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
         return cls(**values)
 
+    @property
+    def models(self) -> list[str]:
+        """Names or folders."""
+        return [name for part in self.model.split(",") if (name := part.strip())]
+
+    @property
+    def default_model(self) -> str:
+        """What callers call the first model: a folder goes by its own name."""
+        first = self.models[0]
+        return Path(first).resolve().name if Path(first).is_dir() else first
+
     def to_environ(self) -> dict[str, str]:
         """These settings as environment variables, for a child process."""
         pairs = ((entry.name, getattr(self, entry.name)) for entry in fields(self))
@@ -118,11 +176,18 @@ class Settings:
 
 
 _POSITIVE = (
+    "workers",
     "max_batch",
+    "batch_share",
+    "stall_s",
     "queue_depth",
     "tenant_queue_depth",
     "queue_bytes",
     "tenant_queue_bytes",
+    "image_ttl_s",
+    "images_bytes",
+    "tenant_images_bytes",
+    "fetch_timeout_s",
     "body_limit_bytes",
     "default_timeout_s",
     "max_timeout_s",

@@ -84,18 +84,28 @@ class Engine:
         self._closed = False
 
     @classmethod
-    def load(cls, model: str | Path = "tiny", *, device: str = "cpu", **options: Any) -> Engine:
+    def load(
+        cls,
+        model: str | Path = "tiny",
+        *,
+        device: str = "cpu",
+        dtype: str = "auto",
+        revision: str | None = None,
+        **options: Any,
+    ) -> Engine:
         """Load a model and start the engine.
 
         model: a bundled name ("tiny"), a local folder, or a Hugging Face id.
         device: "cpu", "cuda", or "auto" for a GPU where there is one.
+        dtype: of the weights: "auto" (float32 on a CPU, bfloat16 on a GPU), or a name.
+        revision: of a Hugging Face model: a branch, a tag or a commit.
         options: the fields of `Options`.
 
         Raises ModelNotFound, and EngineError for a device that is not there.
         """
         machine = open_device(device)
         try:
-            return cls(load_model(str(model), machine.torch_device), machine, **options)
+            return cls(load_model(str(model), machine.torch_device, dtype, revision), machine, **options)
         except BaseException:
             machine.close()
             raise
@@ -165,6 +175,17 @@ class Engine:
         """Counts between two steps.  Raises EngineError after `close`."""
         return self._between_steps(self._stats)
 
+    def stats_soon(self) -> Future[Stats]:
+        """`stats` without waiting: open for as long as the engine thread hangs.
+
+        Raises EngineError after `close`.
+        """
+        return self._soon(self._stats)
+
+    def pages_for(self, max_objects: int) -> int:
+        """About how many pages one phrase takes at most, on an image of its own."""
+        return -(-self._preparation.most_tokens(max_objects) // PAGE_SIZE)
+
     def counts(self) -> Counts:
         """What prefilling cost so far."""
         return Counts(*self._loop.executor.counts())
@@ -203,16 +224,21 @@ class Engine:
 
     def _between_steps(self, work: Callable[[], T]) -> T:
         """What the engine thread returns or raises for it.  Raises EngineError after `close`."""
+        return self._soon(work).result()
+
+    def _soon(self, work: Callable[[], T]) -> Future[T]:
         done: Future[T] = Future()
 
         def run() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
             try:
                 done.set_result(work())
             except Exception as error:
                 done.set_exception(error)
 
         self._loop.post(run)
-        return done.result()
+        return done
 
     def _stats(self) -> Stats:
         pool = self._pool
@@ -224,6 +250,10 @@ class Engine:
             pages_cached=pool.cached,
             pages_held=pool.held,
             pages_total=pool.total,
+            steps=self._loop.pipeline.launched,
+            prefill_tokens=self._loop.executor.counts()[1],
+            decode_tokens=self._loop.decoded,
+            idle_s=self._loop.idle_s,
         )
 
 

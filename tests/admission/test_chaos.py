@@ -39,7 +39,9 @@ class Chaos:
         self.tickets.append(await ask(self.client, *phrases, image=kind, tenant=tenant, priority=priority))
 
     async def take(self, worker):
-        self.held[worker] += await self.queues[worker].take(self.dice.choice((1, 3, 8)))
+        self.held[worker] += await self.queues[worker].take(
+            self.dice.choice((1, 3, 8)), self.dice.choice((1, 8))
+        )
 
     async def reclaim(self, worker):
         delivery = await self.queues[worker].reclaim()

@@ -27,6 +27,8 @@ def test_a_child_reads_the_same_settings():
         ({"POINTBOX_PORT": "70000"}, "port"),
         ({"POINTBOX_MODE": "fast"}, "pipelined"),
         ({"POINTBOX_MAX_BATCH": "0"}, "max_batch"),
+        ({"POINTBOX_MODEL": " , "}, "model"),
+        ({"POINTBOX_BATCH_SHARE": "1.5"}, "batch_share"),
         ({"POINTBOX_REDIS_URL": "localhost:6379"}, "redis://"),
         ({"POINTBOX_REDIS_URL": "redis://host:port"}, "redis_url"),
         ({"POINTBOX_NAMESPACE": "a:b"}, "namespace"),
@@ -39,3 +41,11 @@ def test_a_wrong_value_is_named_in_one_line(environ, word):
     with pytest.raises(SettingsError, match=word) as caught:
         Settings.load(environ)
     assert "\n" not in str(caught.value)
+
+
+def test_several_models_and_the_name_of_a_folder(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    settings = Settings(model=f"{folder}, tiny,")
+    assert (settings.models, settings.default_model) == ([str(folder), "tiny"], "mine")
+    assert Settings().default_model == "tiny"

@@ -1,13 +1,14 @@
 -- ARGV: v id model priority tenant task params image size cost timeout_ms reply traceparent result_ttl
---       max_depth max_tenant_depth max_bytes max_tenant_bytes key [bytes]
+--       events max_depth max_tenant_depth max_bytes max_tenant_bytes key [bytes]
 -- Returns {'admitted'}, {'open'} or {'answered', answer} for an id that is known already,
 -- {'need-image'}, {'unknown-model'}, {'no-worker'}, {'tenant-queue-full' | 'queue-full', seconds}.
 local v, id, model, priority, tenant, task, params, sha = unpack(ARGV, 1, 8)
 local size, cost, timeout_ms = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local reply, traceparent, result_ttl = unpack(ARGV, 12, 14)
-local limits = {depth = tonumber(ARGV[15]), tenant_depth = tonumber(ARGV[16]),
-                bytes = tonumber(ARGV[17]), tenant_bytes = tonumber(ARGV[18])}
-local key, bytes = ARGV[19], ARGV[20]
+local events = ARGV[15]
+local limits = {depth = tonumber(ARGV[16]), tenant_depth = tonumber(ARGV[17]),
+                bytes = tonumber(ARGV[18]), tenant_bytes = tonumber(ARGV[19])}
+local key, bytes = ARGV[20], ARGV[21]
 local now = now_ms()
 
 local answer = redis.call('GET', P .. 'result:' .. id)
@@ -64,7 +65,8 @@ if redis.call('EXISTS', lane) == 0 then
 end
 local deadline = now + timeout_ms
 local entry = redis.call('XADD', lane, '*', 'v', v, 'id', id, 'tenant', tenant, 'model', model, 'task', task,
-                         'params', params, 'image', sha, 'deadline_ms', int(deadline), 'traceparent', traceparent)
+                         'params', params, 'image', sha, 'deadline_ms', int(deadline), 'traceparent', traceparent,
+                         'events', events)
 redis.call('HSET', P .. 'req:' .. id, 'model', model, 'priority', priority, 'tenant', tenant, 'lane', lane,
            'entry', entry, 'image', sha, 'size', size, 'cost', cost, 'reply', reply, 'state', 'queued', 'attempt', 0,
            'worker', '', 'result_ttl', result_ttl, 'key', key)

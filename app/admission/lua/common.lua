@@ -11,6 +11,7 @@
 --   open                       hash: depth and bytes, of all tenants and of each
 --   reply:API                  stream, events for one API process: id attempt seq event
 --   inbox:WORKER  wake:MODEL   streams: what to cancel; that something was admitted
+--   ward:MODEL                 the busy worker that empties itself to run lost requests alone
 --   worker:ID  workers  models registry; rate
 --   usage:TENANT counts      counts of final answers, of a tenant and of all; `counts` also of admissions
 --   used:DAY                 hash, KEY:WHAT -> count, of the final answers to requests that came with a key
@@ -195,7 +196,8 @@ local function hand_over(now, worker, entry, fields)
   local attempt = redis.call('HINCRBY', key, 'attempt', 1)
   redis.call('HSET', key, 'state', 'taken', 'worker', worker)
   return {fields.id, attempt, tonumber((string.match(entry[1], '^(%d+)'))), tonumber(fields.deadline_ms),
-          fields.tenant, fields.task, fields.params, fields.image, fields.traceparent}
+          fields.tenant, fields.task, redis.call('HGET', key, 'priority'), fields.events or '1', fields.params,
+          fields.image, fields.traceparent}
 end
 
 -- The first request of a lane whose worker has been silent for `lease` ms: entry, fields, deliveries so far.
@@ -216,6 +218,18 @@ local function first_lost(lane, lease, v)
       return entry, fields, pending[4]
     end
     after = '(' .. pending[1]
+  end
+end
+
+local function last_delivered(lane)
+  for _, group in ipairs(redis.call('XINFO', 'GROUPS', lane)) do
+    local named = {}
+    for i = 1, #group, 2 do
+      named[group[i]] = group[i + 1]
+    end
+    if named['name'] == GROUP then
+      return named['last-delivered-id']
+    end
   end
 end
 
