@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
+from app.access.commands import db, keys
 from app.benchmarks import bench
 from app.problems import ProblemError
 from app.settings import Settings, SettingsError
@@ -21,8 +22,11 @@ app = App(
 )
 
 app.command(bench)
+app.command(keys)
+app.command(db)
 
 Picture = Annotated[Path, Parameter(help="JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC or AVIF.")]
+Auth = Literal["auto", "on", "off"]
 Phrase = Annotated[str, Parameter(help="What to look for, such as 'red circle'.", required=True)]
 
 
@@ -111,6 +115,7 @@ def serve(
     port: int | None = None,
     model: str | None = None,
     workers: int | None = None,
+    auth: Auth | None = None,
     engine: EngineFlags | None = None,
 ) -> int:
     """Start the whole service: the API, engine workers and, without POINTBOX_REDIS_URL, a Valkey.
@@ -125,19 +130,21 @@ def serve(
         A model's name, or the folder of a checkpoint; several with commas between, the first is the default.
     workers
         Engine workers for each model, 1 by default.
+    auth
+        Whether callers need a key; auto, the default: only where other machines can reach the host.
     """
     from app.serve import run_serve
 
     flags = asdict(engine or EngineFlags())
-    return run_serve(Settings.load(host=host, port=port, model=model, workers=workers, **flags))
+    return run_serve(Settings.load(host=host, port=port, model=model, workers=workers, auth=auth, **flags))
 
 
 @app.command
-def api(*, host: str | None = None, port: int | None = None) -> int:
+def api(*, host: str | None = None, port: int | None = None, auth: Auth | None = None) -> int:
     """Start an API process only, in front of the Redis at POINTBOX_REDIS_URL."""
     from app.server import run_api
 
-    return run_api(Settings.load(host=host, port=port))
+    return run_api(Settings.load(host=host, port=port, auth=auth))
 
 
 @app.command

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from app.intake.addresses import Policy
+
 PREFIX = "POINTBOX_"
 SHORTEST_KEY = 20
 
@@ -57,6 +59,20 @@ class Settings:
     """Image bytes held in Redis for the requests above, of all tenants."""
     tenant_queue_bytes: int = 256 * 1024 * 1024
 
+    image_ttl_s: float = 3600.0
+    """How long an uploaded image is kept after its last use."""
+    images_bytes: int = 512 * 1024 * 1024
+    """Uploaded images held in Redis, of all tenants."""
+    tenant_images_bytes: int = 256 * 1024 * 1024
+
+    fetch: Literal["off", "allowlist", "public"] = "off"
+    """Whether images behind URLs are fetched, and from where: see docs/images.md."""
+    fetch_allow: str = ""
+    """Host names (*.example.com for all below) and networks (10.1.0.0/16), with commas between."""
+    fetch_timeout_s: float = 10.0
+    cors_origins: str = ""
+    """Origins of web pages that may call this service, with commas between; `*` for all."""
+
     body_limit_bytes: int = 20 * 1000 * 1000
     default_timeout_s: float = 60.0
     max_timeout_s: float = 600.0
@@ -93,6 +109,9 @@ class Settings:
             raise SettingsError(f"batch_share must be at most 1, not {self.batch_share}")
         if self.tenant_queue_bytes < self.body_limit_bytes:
             raise SettingsError("tenant_queue_bytes must be at least body_limit_bytes")
+        if self.tenant_images_bytes < self.body_limit_bytes:
+            raise SettingsError("tenant_images_bytes must be at least body_limit_bytes")
+        self.fetch_policy()
         if self.default_timeout_s > self.max_timeout_s:
             raise SettingsError("default_timeout_s must be at most max_timeout_s")
         if self.redis_url is not None:
@@ -101,6 +120,22 @@ class Settings:
             raise SettingsError(f"bootstrap_key must have at least {SHORTEST_KEY} characters")
         if not self.namespace or set(self.namespace) & set("{}: \n"):
             raise SettingsError(f"namespace must be a plain word, not {self.namespace!r}")
+
+    def fetch_policy(self) -> Policy:
+        """Where images may be fetched from."""
+        try:
+            policy = Policy.read(self.fetch, self.fetch_allow)
+        except ValueError as error:
+            raise SettingsError(f"fetch_allow: {error}") from None
+        if self.fetch == "allowlist" and not (policy.hosts or policy.networks):
+            raise SettingsError("fetch_allow must name the allowed hosts when fetch is allowlist")
+        return policy
+
+    @property
+    def allowed_origins(self) -> frozenset[str]:
+        """`cors_origins`, each."""
+        origins = (part.strip().lower().removesuffix("/") for part in self.cors_origins.split(","))
+        return frozenset(origin for origin in origins if origin)
 
     @property
     def keys_needed(self) -> bool:
@@ -166,6 +201,10 @@ _POSITIVE = (
     "tenant_queue_depth",
     "queue_bytes",
     "tenant_queue_bytes",
+    "image_ttl_s",
+    "images_bytes",
+    "tenant_images_bytes",
+    "fetch_timeout_s",
     "body_limit_bytes",
     "default_timeout_s",
     "max_timeout_s",

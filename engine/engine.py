@@ -79,18 +79,28 @@ class Engine:
         self._closed = False
 
     @classmethod
-    def load(cls, model: str | Path = "tiny", *, device: str = "cpu", **options: Any) -> Engine:
+    def load(
+        cls,
+        model: str | Path = "tiny",
+        *,
+        device: str = "cpu",
+        dtype: str = "auto",
+        revision: str | None = None,
+        **options: Any,
+    ) -> Engine:
         """Load a model and start the engine.
 
         model: a bundled name ("tiny"), a local folder, or a Hugging Face id.
         device: "cpu", "cuda", or "auto" for a GPU where there is one.
+        dtype: of the weights: "auto" (float32 on a CPU, bfloat16 on a GPU), or a name.
+        revision: of a Hugging Face model: a branch, a tag or a commit.
         options: the fields of `Options`.
 
         Raises ModelNotFound, and EngineError for a device that is not there.
         """
         machine = open_device(device)
         try:
-            return cls(load_model(str(model), machine.torch_device), machine, **options)
+            return cls(load_model(str(model), machine.torch_device, dtype, revision), machine, **options)
         except BaseException:
             machine.close()
             raise

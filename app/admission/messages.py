@@ -19,6 +19,7 @@ class SpatialParams(msgspec.Struct, frozen=True, kw_only=True):
     region: tuple[float, float, float, float] | None = None
     min_score: float = 0.0
     dedupe: bool = True
+    adapter: str | None = None
 
 
 class ObjectEvent(msgspec.Struct, frozen=True, tag="object"):
@@ -104,6 +105,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     tasks: list[str]
     capacity: int
     load: int
+    adapters: list[str] = []
     uptime_s: float = 0.0
     engine: EngineCounts | None = None
 
@@ -118,6 +120,7 @@ class WorkerModel(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     capacity: int
     load: int
+    adapters: list[str] = []
 
 
 _encoder = msgspec.msgpack.Encoder()

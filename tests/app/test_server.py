@@ -41,7 +41,8 @@ async def test_the_schema() -> None:
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         schema = (await client.get("/schema")).json()
         assert (await client.get("/schema/openapi.json")).json() == schema
-    assert set(schema["paths"]) == {"/v1/detect", "/v1/point", "/v1/models", "/livez", "/readyz"}
+    subjects = {"/v1/detect", "/v1/point", "/v1/models", "/v1/images", "/v1/images/{image_id}"}
+    assert set(schema["paths"]) == subjects | {"/livez", "/readyz", "/metrics"}
     for path, items in (("/v1/detect", "objects"), ("/v1/point", "points")):
         operation = schema["paths"][path]["post"]
         content = operation["requestBody"]["content"]

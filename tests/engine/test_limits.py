@@ -141,3 +141,16 @@ def test_one_prefill_takes_what_its_budget_holds(endless: Model) -> None:
         engine.ask(Request("detect", picture(3), phrases))
         assert_at_rest(engine)
     assert trace.spans[0].rows == 8
+
+
+def test_counts_move_with_the_work_and_pages_for_covers_what_a_phrase_takes(varied: Model) -> None:
+    with engine_on(varied) as engine:
+        before = engine.stats_soon().result()
+        engine.ask(replace(LONG, max_objects=5))
+        after = engine.stats_soon().result()
+        assert after.steps > before.steps == 0
+        assert after.decode_tokens > 0
+        assert after.prefill_tokens >= varied.image_tokens
+        assert after.idle_s > before.idle_s
+        few, many = engine.pages_for(5), engine.pages_for(500)
+        assert varied.image_tokens / 16 < few <= many <= -(-varied.max_context // 16)

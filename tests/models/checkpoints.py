@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import PaliGemmaConfig, PaliGemmaForConditionalGeneration
 
 from engine.models.registry import CHECKPOINTS
@@ -40,17 +41,34 @@ def random_checkpoint(
     return _write(folder, config, processor, seed, mixing, endless)
 
 
-def public_checkpoint(folder: Path, seed: int, *, mixing: float = 1.0) -> Path:
+def public_checkpoint(
+    folder: Path, seed: int, *, mixing: float = 1.0, gemma2: dict[str, object] | None = None
+) -> Path:
     """As the public PaliGemma checkpoints are: no dialect of ours, image and prompt one prefix.
 
     49 image tokens, which are no whole number of pages, and two key-value heads for four query heads.
+    gemma2: the decoder is one of Gemma 2, its text config with these changes.
     """
     config = json.loads((TINY / "config.json").read_text(encoding="utf-8"))
     processor = json.loads((TINY / "processor_config.json").read_text(encoding="utf-8"))
     del config["pointbox_dialect"], config["pointbox_prefix"]
     config["text_config"] |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+    if gemma2 is not None:
+        config["text_config"] |= {"model_type": "gemma2", "query_pre_attn_scalar": 64} | gemma2
     _resize(config, processor, 7)
     return _write(folder, config, processor, seed, mixing, endless=False)
+
+
+def as_published(folder: Path) -> Path:
+    """The same weights under the names that the files on the hub have."""
+    weights = load_file(folder / "model.safetensors")
+    named = {
+        name.replace("vision_tower.", "vision_tower.vision_model."): tensor
+        for name, tensor in weights.items()
+    }
+    assert all(name.startswith(("language_model.model.", "vision_", "multi_")) for name in named)
+    save_file(named, folder / "model.safetensors", {"format": "pt"})
+    return folder
 
 
 def _resize(config: dict, processor: dict, grid: int) -> None:

@@ -221,6 +221,18 @@ local function first_lost(lane, lease, v)
   end
 end
 
+local function last_delivered(lane)
+  for _, group in ipairs(redis.call('XINFO', 'GROUPS', lane)) do
+    local named = {}
+    for i = 1, #group, 2 do
+      named[group[i]] = group[i + 1]
+    end
+    if named['name'] == GROUP then
+      return named['last-delivered-id']
+    end
+  end
+end
+
 local function lanes(model)
   local all = {}
   for _, priority in ipairs(PRIORITIES) do

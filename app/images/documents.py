@@ -1,0 +1,50 @@
+"""How the routes below /images read in the OpenAPI document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from litestar.openapi.spec import Operation
+
+from app.openapi import (
+    ACCESS_PROBLEMS,
+    EXAMPLE_IMAGE,
+    IMAGE_BYTES,
+    IMAGE_TEXT,
+    MODEL,
+    TIMEOUT,
+    image_bodies,
+    query_of_raw_bodies,
+)
+
+UPLOAD_PROBLEMS = (
+    "invalid-request",
+    "invalid-image",
+    "unsupported-media",
+    "image-too-large",
+    "unknown-model",
+    "unsupported-task",
+    "tenant-queue-full",
+    "queue-full",
+    "unavailable",
+    "worker-crashed",
+    "deadline-exceeded",
+    *ACCESS_PROBLEMS,
+)
+DELETE_PROBLEMS = ("not-found", "unavailable", *ACCESS_PROBLEMS)
+
+_OPTIONS = {"model": MODEL, "timeout_s": TIMEOUT}
+
+
+@dataclass
+class UploadOperation(Operation):
+    """Adds the bodies, which the handler reads itself."""
+
+    def __post_init__(self) -> None:
+        self.request_body = image_bodies(
+            json={"image": IMAGE_TEXT, "image_url": IMAGE_TEXT, **_OPTIONS},
+            form={"image": IMAGE_BYTES, "image_url": IMAGE_TEXT, **_OPTIONS},
+            examples={"one": ("A picture", {"image": EXAMPLE_IMAGE})},
+            says="Exactly one of `image` and `image_url`.",
+        )
+        self.parameters = [*query_of_raw_bodies(_OPTIONS)]
