@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import signal
 import sys
@@ -156,5 +157,6 @@ def run_api(settings: Settings) -> int:
     # uvicorn drains and then raises the signal again: an orderly end shall exit with 0, not by the signal.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
+    gc.freeze()  # or every full collection walks all that was imported, in the middle of a request
     server.run()
     return 0 if server.started else 1
