@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import torch
@@ -15,7 +15,6 @@ from engine.errors import EngineError
 from engine.models.base import Adaptable, AdaptedPart, Model
 
 SLOTS = 8
-"""Adapters that the rows of one batch use at most."""
 Place = tuple[int, str]
 """A part of the model, and a layer's path in it."""
 
@@ -27,7 +26,9 @@ class AdapterBank:
     """
 
     def __init__(self, model: Model, folders: Mapping[str, Path], slots: int = SLOTS) -> None:
-        """folders: by the name that requests give.
+        """folders: one or more, by the name that requests give.
+
+        slots: adapters that the rows of one batch use at most.
 
         Raises EngineError, naming the key, for an adapter that is damaged or does not fit the model.
         """
@@ -37,8 +38,6 @@ class AdapterBank:
         self._layers: dict[Place, AdaptedLinear] = {}
         self._pairs: dict[str, dict[Place, Pair]] = {name: {} for name in folders}
         self._of_images: set[str] = set()
-        if not folders:
-            return
         if not isinstance(model, Adaptable):
             raise EngineError("invalid-request", f"models of {model.info.family} take no adapters", "adapter")
         parts = model.adapted_parts
@@ -66,8 +65,8 @@ class AdapterBank:
             layer.fill(slot, pairs.get(place))
 
     def using(self, slots: torch.Tensor | int) -> AbstractContextManager[None]:
-        """Forwards of this thread use these slots, see `Chosen.using`; nothing where there are no adapters."""
-        return self._chosen.using(slots) if self._layers else nullcontext()
+        """Around forwards of this thread; see `Chosen.using`."""
+        return self._chosen.using(slots)
 
 
 def _place(parts: tuple[AdaptedPart, ...], path: str, pair: Pair, file: Path) -> Place:

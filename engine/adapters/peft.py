@@ -87,8 +87,8 @@ def _read_config(path: Path) -> dict[str, Any]:
     if config.get("init_lora_weights") not in KEEPING:
         raise _error(
             path,
-            f"sets init_lora_weights to {config['init_lora_weights']!r}, which changes the model's own weights: "
-            "convert the adapter to plain LoRA",
+            f"sets init_lora_weights to {config['init_lora_weights']!r}, which changes the model's own "
+            "weights: convert the adapter to plain LoRA",
         )
     _check_numbers(path, config)
     targets = config.get("target_modules")

@@ -71,7 +71,12 @@ class PaliGemma:
             ),
             AdaptedPart(
                 self._model.model.vision_tower,
-                ("model.vision_tower", "model.vision_tower.vision_model", "vision_tower", "vision_tower.vision_model"),
+                (
+                    "model.vision_tower",
+                    "model.vision_tower.vision_model",
+                    "vision_tower",
+                    "vision_tower.vision_model",
+                ),
                 "image",
             ),
             AdaptedPart(

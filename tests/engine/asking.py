@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from engine.adapters.bank import AdapterBank
 from engine.answer import Answer, collect
 from engine.device.base import Device
 from engine.device.cpu import CpuDevice
@@ -50,6 +51,7 @@ def engine_on(
     prefill_tokens: int = 1024,
     max_tokens: int | None = None,
     trace: Trace | None = None,
+    adapters: AdapterBank | None = None,
 ) -> Engine:
     """An engine on a model that several tests share."""
     return Engine(
@@ -62,6 +64,7 @@ def engine_on(
         prefill_tokens=prefill_tokens,
         max_tokens=max_tokens,
         trace=trace,
+        adapters=adapters,
     )
 
 
