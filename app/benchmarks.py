@@ -106,9 +106,7 @@ def table(*, steps: int = 300, json: Json = False, plots: Plots = None) -> int:
 
 
 @bench.command
-def throughput(
-    *, concurrency: int = 32, requests: int = 96, phrases: int = 4, json: Json = False
-) -> int:
+def throughput(*, concurrency: int = 32, requests: int = 96, phrases: int = 4, json: Json = False) -> int:
     """Requests per second of the default model on the CPU, against transformers' generate.
 
     Parameters

@@ -124,9 +124,13 @@ def ask(
     return Call("POST", task.path, read, limit_s, json={**where, **fields})
 
 
-def upload(config: Config, image: Upload) -> Call[ImageHandle]:
-    """A call that leaves an image with the service."""
-    return Call("POST", "/v1/images", _reader(ImageHandle), config.timeout_s, files=_file(image))
+def upload(config: Config, image: Upload | Link) -> Call[ImageHandle]:
+    """A call that leaves an image with the service, ready for the model that is going to be asked."""
+    read, fields = _reader(ImageHandle), {} if config.model is None else {"model": config.model}
+    if isinstance(image, Link):
+        json = {"image_url": image.url, **fields}
+        return Call("POST", "/v1/images", read, config.timeout_s, json=json)
+    return Call("POST", "/v1/images", read, config.timeout_s, files=_file(image), fields=fields)
 
 
 def forget(config: Config, image: ImageHandle | str) -> Call[None]:

@@ -28,8 +28,10 @@ class ImageHandle(Struct, frozen=True, kw_only=True):
 
     image_id: str
     width: int = 0
-    """Of the upright image, in pixels; 0 when the service did not say."""
+    """Of the upright image, in pixels."""
     height: int = 0
+    expires_in_s: float = 0.0
+    """Seconds after which an image that nobody asks about is forgotten."""
 
 
 class SupportsArray(Protocol):
