@@ -50,6 +50,7 @@ def engine_on(
     pages: int | None = None,
     prefill_tokens: int = 1024,
     max_tokens: int | None = None,
+    batch_share: float = 0.5,
     trace: Trace | None = None,
     adapters: AdapterBank | None = None,
 ) -> Engine:
@@ -63,6 +64,7 @@ def engine_on(
         pages=pages,
         prefill_tokens=prefill_tokens,
         max_tokens=max_tokens,
+        batch_share=batch_share,
         trace=trace,
         adapters=adapters,
     )
