@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from engine.adapters.bank import AdapterBank
 from engine.answer import Answer, collect
 from engine.device.base import Device
 from engine.device.cpu import CpuDevice
@@ -51,6 +52,7 @@ def engine_on(
     max_tokens: int | None = None,
     batch_share: float = 0.5,
     trace: Trace | None = None,
+    adapters: AdapterBank | None = None,
 ) -> Engine:
     """An engine on a model that several tests share."""
     return Engine(
@@ -64,6 +66,7 @@ def engine_on(
         max_tokens=max_tokens,
         batch_share=batch_share,
         trace=trace,
+        adapters=adapters,
     )
 
 
