@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,16 +24,18 @@ DONE = event("done", {**ANSWER, "objects": [BOX, OTHER]})
 PIECES = [event("object", BOX), b": keep-alive\n\n", event("object", OTHER), DONE]
 
 
-def found(script: Script, image: object, door: str) -> tuple[list[Detection], pointbox.DetectResult]:
+def found(
+    script: Script, image: Any, door: str, **settings: Any
+) -> tuple[list[Detection], pointbox.DetectResult]:
     """What was streamed, and the result at the end."""
     if door == "plain":
-        with Client(script.url) as client:
-            stream = client.detect(image, ["cat", "dog"], stream=True)  # type: ignore[call-overload]
+        with Client(script.url, **settings) as client:
+            stream = client.detect(image, ["cat", "dog"], stream=True)
             return list(stream), stream.result()
 
     async def ask() -> tuple[list[Detection], pointbox.DetectResult]:
-        async with AsyncClient(script.url) as client:
-            stream = await client.detect(image, ["cat", "dog"], stream=True)  # type: ignore[call-overload]
+        async with AsyncClient(script.url, **settings) as client:
+            stream = await client.detect(image, ["cat", "dog"], stream=True)
             return [box async for box in stream], await stream.result()
 
     return asyncio.run(ask())
@@ -155,6 +159,31 @@ def test_hanging_up_is_noticed_by_the_service(script: Script, png: bytes, door: 
         for _ in client.detect(png, "cat", stream=True):
             break
     assert left.wait(60)
+
+
+def trickling_refusal(exchange: Exchange) -> None:
+    exchange.begin(422, content_type="application/problem+json", transfer_encoding="chunked")
+    while True:
+        exchange.piece(b" ")
+        time.sleep(0.02)
+
+
+def only_comments(exchange: Exchange) -> None:
+    exchange.begin(200, content_type="text/event-stream", transfer_encoding="chunked")
+    while True:
+        exchange.piece(b": keep-alive\n\n")
+        time.sleep(0.02)
+
+
+@doors
+@pytest.mark.parametrize("step", [trickling_refusal, only_comments])
+def test_no_stream_lasts_for_ever(
+    script: Script, png: bytes, door: str, step: Callable[[Exchange], None]
+) -> None:
+    script.steps[:] = [step]
+
+    with pytest.raises(pointbox.CallTimeout):
+        found(script, png, door, timeout=1.0)
 
 
 def test_a_closed_stream_has_no_result(script: Script, png: bytes) -> None:
