@@ -197,9 +197,9 @@ def test_a_closed_stream_has_no_result(script: Script, png: bytes) -> None:
 
 def test_what_the_caller_does_in_between_does_not_count(script: Script, png: bytes) -> None:
     script.steps[:] = [events(*PIECES)]
-    with Client(script.url, timeout=1.0) as client:
+    with Client(script.url, timeout=2.0) as client:
         stream = client.detect(png, "cat", stream=True)
-        assert sum(not threading.Event().wait(0.7) for _ in stream) == 2
+        assert sum(not threading.Event().wait(1.1) for _ in stream) == 2
 
 
 TEXT = (
