@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 
 import numpy as np
@@ -135,6 +135,12 @@ def until(condition: Callable[[], bool], what: str) -> None:
 def idle(engine: Engine) -> bool:
     stats = engine.stats()
     return stats.rows_active == stats.waiting == 0
+
+
+def holdings(engine: Engine) -> dict[str, int]:
+    """Counts of rows and pages, without those of what was done since the start."""
+    stats = asdict(engine.stats())
+    return {name: count for name, count in stats.items() if name.startswith(("rows", "pages", "waiting"))}
 
 
 def assert_at_rest(engine: Engine) -> None:
