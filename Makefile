@@ -16,7 +16,7 @@ help:
 
 setup: .venv/installed
 
-.venv/installed: pyproject.toml constraints.txt Makefile
+.venv/installed: pyproject.toml sdk/pyproject.toml constraints.txt Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Pointbox needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
@@ -25,7 +25,7 @@ setup: .venv/installed
 	  else echo "Python's venv module is missing: sudo apt-get install python3-venv"; exit 1; fi; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,training]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e sdk -e '.[dev,training]'
 	@# Moondream's client, for the compatibility test; its own dependencies are another engine.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps moondream==2.6.1
 	@touch $@
@@ -56,4 +56,4 @@ evaluate: setup
 	$(BIN)/python -m training.evaluate
 
 clean:
-	rm -rf .venv build dist demo *.egg-info
+	rm -rf .venv build dist demo *.egg-info sdk/build sdk/*.egg-info

@@ -106,7 +106,7 @@ def table(*, steps: int = 300, json: Json = False, plots: Plots = None) -> int:
 
 
 @bench.command
-def throughput(*, concurrency: int = 32, requests: int = 96, json: Json = False) -> int:
+def throughput(*, concurrency: int = 32, requests: int = 96, phrases: int = 4, json: Json = False) -> int:
     """Requests per second of the default model on the CPU, against transformers' generate.
 
     Parameters
@@ -115,12 +115,16 @@ def throughput(*, concurrency: int = 32, requests: int = 96, json: Json = False)
         Requests at a time, and rows of a batch of generate.
     requests
         Requests that each way answers.
+    phrases
+        Requests about each picture, one phrase in each; from 1 to 10.
     """
-    _check({"--concurrency": concurrency, "--requests": requests}, {})
+    _check({"--concurrency": concurrency, "--requests": requests, "--phrases": phrases}, {})
+    if phrases > 10:
+        raise ProblemError("invalid-request", "--phrases must be at most 10.")
     from bench import report
     from bench import throughput as measuring
 
-    ways = measuring.run(concurrency, requests, report.progress())
+    ways = measuring.run(concurrency, requests, phrases, report.progress())
     if json:
         print(json_text.dumps([way.as_json() for way in ways]))
     else:
@@ -146,6 +150,31 @@ def overhead(*, requests: int = 200, json: Json = False) -> int:
         print(json_text.dumps(result.as_json()))
     else:
         report.show_overhead(result)
+    return 0
+
+
+@bench.command
+def load(*, seconds: float = 60.0, factor: float = 2.0, timeout_s: float = 10.0, json: Json = False) -> int:
+    """More requests than the service can answer, and a tenant that floods it; starts a service of its own.
+
+    Parameters
+    ----------
+    seconds
+        How long the overload lasts; the other phases are a quarter of it.
+    factor
+        How many requests are sent, in capacities.
+    timeout_s
+        Deadline of every request.
+    """
+    _check({"--seconds": seconds, "--factor": factor, "--timeout-s": timeout_s}, {})
+    from bench import load as measuring
+    from bench import report
+
+    result = measuring.run(seconds, factor, timeout_s, report.progress())
+    if json:
+        print(json_text.dumps(result.as_json()))
+    else:
+        report.show_load(result)
     return 0
 
 

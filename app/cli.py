@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
+from app.access.commands import db, keys
 from app.benchmarks import bench
 from app.problems import ProblemError
 from app.settings import Settings, SettingsError
@@ -21,8 +22,12 @@ app = App(
 )
 
 app.command(bench)
+app.command(keys)
+app.command(db)
 
 Picture = Annotated[Path, Parameter(help="JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC or AVIF.")]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+Auth = Literal["auto", "on", "off"]
 Phrase = Annotated[str, Parameter(help="What to look for, such as 'red circle'.", required=True)]
 
 
@@ -45,6 +50,18 @@ class Options:
         Coordinates in pixels instead of fractions.
     dedupe
         Drop an object that repeats an earlier one.
+    device
+        cpu, cuda, or auto for a GPU where there is one.
+    max_batch
+        Phrases decoded at the same time.
+    kv_memory
+        Memory for keys and values, such as 512M or 2G.
+    dtype
+        Of the weights: auto, float32, bfloat16 or float16.
+    revision
+        Of a model of the Hugging Face hub: a branch, a tag or a commit.
+    adapter
+        A LoRA adapter to use, as name=folder, or the name of one in POINTBOX_ADAPTER.
     """
 
     model: str | None = None
@@ -53,6 +70,50 @@ class Options:
     max_objects: int = 50
     pixels: Annotated[bool, Parameter(negative="")] = False
     dedupe: Literal["on", "off"] = "on"
+    device: str | None = None
+    max_batch: int | None = None
+    kv_memory: str | None = None
+    dtype: Dtype | None = None
+    revision: str | None = None
+    adapter: str | None = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class EngineFlags:
+    """How the engine of `serve` and `worker` runs; each wins over its POINTBOX_ variable.
+
+    Parameters
+    ----------
+    device
+        cpu, cuda, or auto for a GPU where there is one.
+    max_batch
+        Phrases that one worker decodes at the same time, 32 by default.
+    kv_memory
+        Memory for keys and values of one worker, such as 512M or 2G; by default what the rows and 256 images
+        need, as far as the device has it.
+    batch_share
+        Part of the rows that batch requests hold at most while there are interactive ones, 0.5 by default.
+    dtype
+        Of the weights: auto, float32, bfloat16 or float16.
+    revision
+        Of a model of the Hugging Face hub: a branch, a tag or a commit.
+    adapter
+        A LoRA adapter that requests may name, as name=folder; may be given several times.
+    """
+
+    device: str | None = None
+    max_batch: int | None = None
+    kv_memory: str | None = None
+    batch_share: float | None = None
+    dtype: Dtype | None = None
+    revision: str | None = None
+    adapter: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As `Settings.load` takes them."""
+        return {**asdict(self), "adapter": ",".join(self.adapter) or None}
 
 
 @app.command
@@ -72,8 +133,30 @@ def point(image: Picture, /, *phrase: Phrase, options: Options | None = None) ->
 
 
 @app.command
-def serve(*, host: str | None = None, port: int | None = None, model: str | None = None) -> int:
-    """Start the whole service: the API, an engine worker and, without POINTBOX_REDIS_URL, a Valkey.
+def models(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
+    """List the families of models that can be served, and the models that lie on this machine.
+
+    Parameters
+    ----------
+    json
+        Print one JSON document instead of tables.
+    """
+    from app.catalogue import print_catalogue
+
+    return print_catalogue(json)
+
+
+@app.command
+def serve(
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    model: str | None = None,
+    workers: int | None = None,
+    auth: Auth | None = None,
+    engine: EngineFlags | None = None,
+) -> int:
+    """Start the whole service: the API, engine workers and, without POINTBOX_REDIS_URL, a Valkey.
 
     Parameters
     ----------
@@ -82,27 +165,32 @@ def serve(*, host: str | None = None, port: int | None = None, model: str | None
     port
         The port to listen on, 8000 by default; 0 picks a free one.
     model
-        A model's name, or the folder of a checkpoint.
+        A model's name, or the folder of a checkpoint; several with commas between, the first is the default.
+    workers
+        Engine workers for each model, 1 by default.
+    auth
+        Whether callers need a key; auto, the default: only where other machines can reach the host.
     """
     from app.serve import run_serve
 
-    return run_serve(Settings.load(host=host, port=port, model=model))
+    flags = (engine or EngineFlags()).settings
+    return run_serve(Settings.load(host=host, port=port, model=model, workers=workers, auth=auth, **flags))
 
 
 @app.command
-def api(*, host: str | None = None, port: int | None = None) -> int:
+def api(*, host: str | None = None, port: int | None = None, auth: Auth | None = None) -> int:
     """Start an API process only, in front of the Redis at POINTBOX_REDIS_URL."""
     from app.server import run_api
 
-    return run_api(Settings.load(host=host, port=port))
+    return run_api(Settings.load(host=host, port=port, auth=auth))
 
 
 @app.command
-def worker(*, model: str | None = None) -> int:
+def worker(*, model: str | None = None, engine: EngineFlags | None = None) -> int:
     """Start an engine worker only, behind the Redis at POINTBOX_REDIS_URL."""
     from app.admission.worker import run_worker
 
-    return run_worker(Settings.load(model=model))
+    return run_worker(Settings.load(model=model, **(engine or EngineFlags()).settings))
 
 
 def main(arguments: list[str] | None = None) -> None:

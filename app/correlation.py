@@ -24,6 +24,11 @@ def request_id_of(request: Request[Any, Any, Any]) -> str:
     return cast(str, request.scope["state"]["request_id"])
 
 
+def add_answer_header(request: Request[Any, Any, Any], name: str, value: str) -> None:
+    """Send a header with whatever answers this request, a success or a problem (RateLimit-Remaining, ...)."""
+    request.scope["state"]["answer_headers"].append((name.lower().encode(), value.encode()))
+
+
 class Correlation:
     """ASGI middleware. It stands outside Litestar, whose own middleware does not see a 404 or a 405."""
 
@@ -39,14 +44,15 @@ class Correlation:
     async def _exchange(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         sent = dict(scope["headers"]).get(HEADER, b"")
         request_id = sent.decode() if _ACCEPTABLE.fullmatch(sent) else uuid.uuid4().hex
-        scope.setdefault("state", {})["request_id"] = request_id
+        added: list[tuple[bytes, bytes]] = [(HEADER, request_id.encode())]
+        scope.setdefault("state", {}).update(request_id=request_id, answer_headers=added)
         started, status = time.perf_counter(), 499
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (HEADER, request_id.encode())]
+                message["headers"] = [*message.get("headers", ()), *added]
             await send(message)
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):

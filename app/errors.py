@@ -10,9 +10,10 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 
+from app.admission.errors import AdmissionError
 from app.correlation import request_id_of
+from app.inference import ClientGone
 from app.problems import MEDIA_TYPE, ProblemError
-from app.spatial.service import ClientGone
 
 log = structlog.get_logger("pointbox.http")
 
@@ -32,6 +33,7 @@ def handlers() -> ExceptionHandlersMap:
     """For Litestar's `exception_handlers`; they replace its own documents on every route."""
     return {
         ProblemError: _problem,
+        AdmissionError: _not_admitted,
         HTTPException: _http_exception,
         ClientGone: _client_gone,
         Exception: _unexpected,
@@ -40,6 +42,11 @@ def handlers() -> ExceptionHandlersMap:
 
 def _problem(request: Request[Any, Any, Any], error: ProblemError) -> Response[Any]:
     return _response(request, error)
+
+
+def _not_admitted(request: Request[Any, Any, Any], error: AdmissionError) -> Response[Any]:
+    problem = ProblemError(error.problem, error.detail, retry_after_s=error.retry_after_s)
+    return _response(request, problem)
 
 
 def _http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:
@@ -67,6 +74,8 @@ def _response(
     request: Request[Any, Any, Any], problem: ProblemError, headers: dict[str, str] | None = None
 ) -> Response[Any]:
     headers = headers or {}
+    if problem.status == 401:
+        headers["www-authenticate"] = "Bearer"
     if problem.retry_after_s is not None:
         headers["retry-after"] = str(max(1, math.ceil(problem.retry_after_s)))
     return Response(

@@ -1,4 +1,4 @@
-"""`pointbox serve`: the API, an engine worker and, when no Redis is given, a Valkey, as one service."""
+"""`pointbox serve`: the API, engine workers and, when no Redis is given, a Valkey, as one service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import structlog
 from app import logs
 from app.admission.connections import REDIS_ERRORS, producer
 from app.admission.embedded import Embedded, free_port
-from app.admission.registry import is_live
+from app.admission.registry import by_model, is_live, workers
+from app.admission.scripts import prefix
 from app.admission.worker_queue import report_gone
 from app.child import Child, GaveUp, Recipe
 from app.settings import Settings
@@ -55,7 +56,7 @@ def run_serve(settings: Settings, commands: Commands | None = None) -> int:
 
 
 class _Service:
-    """Starts the children and ends them in order: API, worker, Valkey."""
+    """Starts the children and ends them in order: API, workers, Valkey."""
 
     def __init__(self, settings: Settings, commands: Commands) -> None:
         embedded = Embedded() if settings.redis_url is None else None
@@ -64,8 +65,12 @@ class _Service:
         self._signals = 0
         self._stop = asyncio.Event()
         self._children: list[Child] = [
-            Child("API", lambda: self._python(commands.api, ""), lambda _: _answers(settings, "/livez")),
-            Child("engine worker", lambda: self._worker(commands.worker), self._registered, self._report),
+            Child("API", lambda: self._api(commands.api), lambda _: _answers(settings, "/livez")),
+            *(
+                self._worker(commands.worker, model)
+                for model in settings.models
+                for _ in range(settings.workers)
+            ),
         ]
         if embedded is not None:
             recipe = Recipe(embedded.command, {}, embedded.config, quiet=True)
@@ -91,9 +96,18 @@ class _Service:
         return _status(results)
 
     async def _announce(self) -> None:
-        while not await _answers(self._settings, "/readyz"):
+        for child in self._children:
+            await child.ready.wait()
+        while not (names := await self._models()) or not await _answers(self._settings, "/readyz"):
             await asyncio.sleep(0.1)
-        print(f"Pointbox is ready at {_url(self._settings)} (model {self._settings.model})", flush=True)
+        print(f"Pointbox is ready at {_url(self._settings)} (model {', '.join(names)})", flush=True)
+
+    async def _models(self) -> list[str]:
+        """By the names that callers use: a folder's is not what the settings say."""
+        with contextlib.suppress(*REDIS_ERRORS):
+            live = await workers(self._redis, prefix(self._settings.namespace))
+            return [model.name for model in by_model(live)]
+        return []
 
     async def _end(self) -> None:
         for child in self._children:
@@ -106,12 +120,18 @@ class _Service:
             for child in self._children:
                 child.kill()
 
-    def _python(self, command: tuple[str, ...], worker_id: str) -> Recipe:
-        environ = {**os.environ, **replace(self._settings, worker_id=worker_id).to_environ()}
-        return Recipe(list(command), environ, name=worker_id)
+    def _api(self, command: tuple[str, ...]) -> Recipe:
+        return Recipe(list(command), {**os.environ, **self._settings.to_environ()})
 
-    def _worker(self, command: tuple[str, ...]) -> Recipe:
-        return self._python(command, f"{socket.gethostname()}-{secrets.token_hex(6)}")
+    def _worker(self, command: tuple[str, ...], model: str) -> Child:
+        def recipe() -> Recipe:
+            name = f"{socket.gethostname()}-{secrets.token_hex(6)}"
+            settings = replace(self._settings, worker_id=name, model=model)
+            return Recipe(list(command), {**os.environ, **settings.to_environ()}, name=name)
+
+        several = len(self._settings.models) > 1
+        title = f"engine worker of {model}" if several else "engine worker"
+        return Child(title, recipe, self._registered, self._report)
 
     async def _registered(self, recipe: Recipe) -> bool:
         return await _reached(is_live(self._redis, self._settings.namespace, recipe.name))

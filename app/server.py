@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import math
 import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from typing import Any
 
 import uvicorn
-from litestar import Litestar, Router
+from litestar import Litestar, Request, Router
+from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
+from litestar.exceptions import NotFoundException
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.types import ASGIApp
 
-from app import errors, logs
+from app import errors, logs, tracing
+from app.access.gate import Gate
+from app.access.hosts import KnownHosts
+from app.access.middleware import Access
+from app.access.opening import open_database
 from app.admission.client import AdmissionClient, Limits
+from app.admission.connections import producer
 from app.correlation import Correlation
+from app.idempotency.replays import HEADER, Replays
+from app.images.controllers import ImageController
+from app.images.service import ImageService
+from app.images.store import ImageStore, Room
+from app.inference import Inference
+from app.intake.fetch import Fetcher
+from app.observed import HttpFigures, Observed
+from app.openapi import SECURITY
 from app.settings import Settings, SettingsError
 from app.spatial.controllers import SpatialController
-from app.spatial.service import SpatialService
-from app.system.controllers import HealthController, ModelController
+from app.system.controllers import HealthController, MetricsController, ModelController
+
+SCHEMA = "/schema"
+RATE_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
+_SCHEMA_PATHS = ["/", "/openapi.json"]
 
 
 def create_app(settings: Settings) -> Litestar:
@@ -37,42 +59,92 @@ def create_app(settings: Settings) -> Litestar:
     @asynccontextmanager
     async def admission(app: Litestar) -> AsyncGenerator[None, None]:
         client = await AdmissionClient.connect(redis_url, settings.namespace, Limits.of(settings))
+        redis = producer(redis_url)
+        room = Room(settings.images_bytes, settings.tenant_images_bytes, settings.image_ttl_s)
+        store = ImageStore(redis, settings.namespace, room)
+        fetcher = Fetcher(settings.fetch_policy(), settings.body_limit_bytes, settings.fetch_timeout_s)
         app.state.client = client
-        app.state.spatial = SpatialService(client, settings)
+        app.state.inference = inference = Inference(client, settings)
+        app.state.images = ImageService(store, fetcher, inference)
+        app.state.replays = Replays(redis, settings.namespace)
         try:
             yield
         finally:
+            await redis.aclose()
             await client.close()
 
-    subjects = [SpatialController, ModelController]
+    subjects = [SpatialController, ImageController, ModelController]
+    gate = Gate(settings) if settings.keys_needed else None
+    access = [Access()]
     return Litestar(
         route_handlers=[
             HealthController,
-            Router("/v1", route_handlers=subjects),
-            Router("/", route_handlers=subjects, include_in_schema=False),
+            MetricsController,
+            Router("/v1", route_handlers=subjects, middleware=access),
+            Router("/", route_handlers=subjects, middleware=access, include_in_schema=False),
         ],
-        state=State({"settings": settings}),
-        lifespan=[admission],
+        cors_config=_cors(settings.allowed_origins),
+        state=State({"settings": settings, "gate": gate, "http": HttpFigures()}, deep_copy=False),
+        lifespan=[admission, *([gate.opened] if gate else [])],
         exception_handlers=errors.handlers(),
         request_max_body_size=settings.body_limit_bytes,
         openapi_config=OpenAPIConfig(
             title="Pointbox",
             version=version("pointbox-server"),
             description="An image and a phrase in, boxes and points out.",
-            path="/schema",
-            render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"])],
+            components=SECURITY,
+            security=[{"bearer": []}, {"moondream": []}] if gate else None,
+            openapi_router=Router(
+                SCHEMA, route_handlers=[], include_in_schema=False, before_request=_schema_only
+            ),
+            render_plugins=[JsonRenderPlugin(path=_SCHEMA_PATHS)],
         ),
         logging_config=None,
         debug=False,
     )
 
 
+def _cors(origins: frozenset[str]) -> CORSConfig | None:
+    """Lets web pages of these origins call the service; credentials go in headers, never in cookies."""
+    if not origins:
+        return None
+    return CORSConfig(
+        allow_origins=sorted(origins),
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["Authorization", "Content-Type", HEADER, "X-Moondream-Auth", "X-Request-Id"],
+        expose_headers=["Idempotent-Replayed", "Retry-After", "X-Request-Id", *RATE_HEADERS],
+    )
+
+
+def _schema_only(request: Request[Any, Any, Any]) -> None:
+    """Litestar answers other paths beside the schema with a page; ours get the problem document."""
+    if request.url.path.removeprefix(SCHEMA) not in ("", *_SCHEMA_PATHS):
+        raise NotFoundException
+
+
+def layered(app: Litestar) -> ASGIApp:
+    """The application as it is served: every exchange has an id and is measured.
+
+    Where no key is needed, only programs that mean this server may use it: see `KnownHosts`.
+    """
+    settings: Settings = app.state.settings
+    inner = app if settings.keys_needed else KnownHosts(app, settings)
+    return Correlation(Observed(inner, app.state.http))
+
+
 def run_api(settings: Settings) -> int:
-    """Serve until SIGTERM or Ctrl-C, then finish what is in flight for at most `drain_s`; the exit status."""
+    """Serve until SIGTERM or Ctrl-C, then finish what is in flight for at most `drain_s`; the exit status.
+
+    Raises:
+        SettingsError: a setting, or the version of the database, does not allow to serve.
+    """
     logs.configure(settings.log_level, "api")
+    tracing.configure("api")
+    if settings.keys_needed:
+        asyncio.run(open_database(settings))
     server = uvicorn.Server(
         uvicorn.Config(
-            Correlation(create_app(settings)),
+            layered(create_app(settings)),
             host=settings.host,
             port=settings.port,
             log_config=None,
@@ -85,5 +157,6 @@ def run_api(settings: Settings) -> int:
     # uvicorn drains and then raises the signal again: an orderly end shall exit with 0, not by the signal.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
+    gc.freeze()  # or every full collection walks all that was imported, in the middle of a request
     server.run()
     return 0 if server.started else 1

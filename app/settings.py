@@ -6,13 +6,19 @@ The environment variable of a field is `POINTBOX_` and its name in capitals, so 
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal
 
+from app.intake.addresses import Policy
+
 PREFIX = "POINTBOX_"
+SHORTEST_KEY = 20
 
 
 class SettingsError(ValueError):
@@ -27,10 +33,26 @@ class Settings:
     port: int = 8000
     """0 picks a free port."""
     model: str = "tiny"
+    """Names or folders with commas between: `serve` starts workers for each; the first is the default."""
+    workers: int = 1
+    """Engine workers that `serve` starts for each model."""
+    revision: str | None = None
+    """Of a model of the Hugging Face hub: a branch, a tag or a commit; None: its main branch."""
+    adapter: str = ""
+    """LoRA adapters of the model, as name=folder with commas between."""
     device: str = "cpu"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Of the weights; auto: float32 on a CPU, bfloat16 on a GPU."""
     mode: Literal["pipelined", "blocking"] = "pipelined"
     max_batch: int = 32
     """Rows of the engine: phrases decoded at the same time by one worker."""
+    kv_memory: int | None = None
+    """Bytes for keys and values; None: what 256 images and the rows need, as far as the device has it.
+    As text it may end in K, M, G or T, powers of 1,024."""
+    batch_share: float = 0.5
+    """Part of the rows that batch requests hold at most while there are interactive ones."""
+    stall_s: float = 60.0
+    """An engine that does nothing for so long although it has work counts as hung: its worker ends."""
 
     redis_url: str | None = None
     """None: `serve` starts an embedded Valkey."""
@@ -43,6 +65,20 @@ class Settings:
     """Image bytes held in Redis for the requests above, of all tenants."""
     tenant_queue_bytes: int = 256 * 1024 * 1024
 
+    image_ttl_s: float = 3600.0
+    """How long an uploaded image is kept after its last use."""
+    images_bytes: int = 512 * 1024 * 1024
+    """Uploaded images held in Redis, of all tenants."""
+    tenant_images_bytes: int = 256 * 1024 * 1024
+
+    fetch: Literal["off", "allowlist", "public"] = "off"
+    """Whether images behind URLs are fetched, and from where: see docs/images.md."""
+    fetch_allow: str = ""
+    """Host names (*.example.com for all below) and networks (10.1.0.0/16), with commas between."""
+    fetch_timeout_s: float = 10.0
+    cors_origins: str = ""
+    """Origins of web pages that may call this service, with commas between; `*` for all."""
+
     body_limit_bytes: int = 20 * 1000 * 1000
     default_timeout_s: float = 60.0
     max_timeout_s: float = 600.0
@@ -52,6 +88,17 @@ class Settings:
     """After SIGTERM, how long requests in flight may take to finish."""
     worker_id: str = ""
     """Name of this worker in the registry; empty: one is made up. A name must never be used twice."""
+    auth: Literal["auto", "on", "off"] = "auto"
+    """Whether keys are needed. auto: only where other machines can reach `host`."""
+    bootstrap_key: str = field(default="", repr=False)
+    """A key that is not in the database, for the first steps; empty: there is none."""
+    allowed_hosts: str = ""
+    """With keys off: names, separated by commas, that callers may use for this server in `Host` and `Origin`.
+    Addresses and localhost always work."""
+    data_dir: str = "~/.local/share/pointbox"
+    database_url: str = field(default="", repr=False)
+    """PostgreSQL or SQLite; empty: the file pointbox.db in `data_dir`."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     def __post_init__(self) -> None:
@@ -60,30 +107,71 @@ class Settings:
         for name in _POSITIVE:
             if not getattr(self, name) > 0:
                 raise SettingsError(f"{name} must be greater than 0, not {getattr(self, name)}")
+        if not self.models:
+            raise SettingsError("model must name a model")
+        for name in ("revision", "adapter"):
+            if getattr(self, name) and len(self.models) > 1:
+                raise SettingsError(f"{name} is for one model: start the others with `pointbox worker`")
+        _parse_adapters(self.adapter)
+        if self.kv_memory is not None and self.kv_memory <= 0:
+            raise SettingsError(f"kv_memory must be greater than 0, not {self.kv_memory}")
+        if self.batch_share > 1:
+            raise SettingsError(f"batch_share must be at most 1, not {self.batch_share}")
         if self.tenant_queue_bytes < self.body_limit_bytes:
             raise SettingsError("tenant_queue_bytes must be at least body_limit_bytes")
+        if self.tenant_images_bytes < self.body_limit_bytes:
+            raise SettingsError("tenant_images_bytes must be at least body_limit_bytes")
+        self.fetch_policy()
         if self.default_timeout_s > self.max_timeout_s:
             raise SettingsError("default_timeout_s must be at most max_timeout_s")
         if self.redis_url is not None:
             _check_redis(self.redis_url)
+        if self.bootstrap_key and len(self.bootstrap_key) < SHORTEST_KEY:
+            raise SettingsError(f"bootstrap_key must have at least {SHORTEST_KEY} characters")
         if not self.namespace or set(self.namespace) & set("{}: \n"):
             raise SettingsError(f"namespace must be a plain word, not {self.namespace!r}")
 
+    def fetch_policy(self) -> Policy:
+        """Where images may be fetched from."""
+        try:
+            policy = Policy.read(self.fetch, self.fetch_allow)
+        except ValueError as error:
+            raise SettingsError(f"fetch_allow: {error}") from None
+        if self.fetch == "allowlist" and not (policy.hosts or policy.networks):
+            raise SettingsError("fetch_allow must name the allowed hosts when fetch is allowlist")
+        return policy
+
+    @property
+    def allowed_origins(self) -> frozenset[str]:
+        """`cors_origins`, each."""
+        origins = (part.strip().lower().removesuffix("/") for part in self.cors_origins.split(","))
+        return frozenset(origin for origin in origins if origin)
+
+    @property
+    def keys_needed(self) -> bool:
+        """Whether callers must show a key."""
+        return self.auth == "on" or (self.auth == "auto" and not _is_loopback(self.host))
+
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
-        """Flags that are None count as not given; an empty environment variable too.
+        """Flags that are None count as not given; an empty environment variable too.  Text is read as the
+        environment's is.
 
         Raises:
             SettingsError: a value has the wrong type or is out of range.
         """
         environ = os.environ if environ is None else environ
         hints = typing.get_type_hints(cls)
-        values = {name: value for name, value in flags.items() if value is not None}
-        for field in fields(cls):
-            variable = PREFIX + field.name.upper()
+        values = {
+            name: _parse(name, value, hints[name]) if isinstance(value, str) else value
+            for name, value in flags.items()
+            if value is not None
+        }
+        for entry in fields(cls):
+            variable = PREFIX + entry.name.upper()
             text = environ.get(variable, "")
-            if field.name not in values and text:
-                values[field.name] = _parse(variable, text, hints[field.name])
+            if entry.name not in values and text:
+                values[entry.name] = _parse(variable, text, hints[entry.name])
         for name, value in values.items():
             hint = hints.get(name)
             choices = typing.get_args(hint)
@@ -91,24 +179,56 @@ class Settings:
                 raise SettingsError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
         return cls(**values)
 
+    @property
+    def engine_options(self) -> dict[str, Any]:
+        """What `Engine.load` takes beside the model."""
+        names = ("device", "dtype", "revision", "mode", "max_batch", "kv_memory", "batch_share")
+        given = {name: getattr(self, name) for name in names}
+        return {**given, "adapters": _parse_adapters(self.adapter)}
+
+    @property
+    def models(self) -> list[str]:
+        """Names or folders."""
+        return [name for part in self.model.split(",") if (name := part.strip())]
+
+    @property
+    def default_model(self) -> str:
+        """What callers call the first model: a folder goes by its own name."""
+        first = self.models[0]
+        return Path(first).resolve().name if Path(first).is_dir() else first
+
     def to_environ(self) -> dict[str, str]:
         """These settings as environment variables, for a child process."""
-        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
+        pairs = ((entry.name, getattr(self, entry.name)) for entry in fields(self))
         return {PREFIX + name.upper(): str(value) for name, value in pairs if value is not None}
 
 
 _POSITIVE = (
+    "workers",
     "max_batch",
+    "batch_share",
+    "stall_s",
     "queue_depth",
     "tenant_queue_depth",
     "queue_bytes",
     "tenant_queue_bytes",
+    "image_ttl_s",
+    "images_bytes",
+    "tenant_images_bytes",
+    "fetch_timeout_s",
     "body_limit_bytes",
     "default_timeout_s",
     "max_timeout_s",
     "result_ttl_s",
     "drain_s",
 )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _check_redis(url: str) -> None:
@@ -131,4 +251,25 @@ def _parse(variable: str, text: str, hint: Any) -> Any:
     except ValueError:
         kind = "a whole number" if hint is int else "a number"
         raise SettingsError(f"{variable} must be {kind}, not {text!r}") from None
-    return text
+    return _parse_size(variable, text) if hint == int | None else text
+
+
+def _parse_adapters(text: str) -> dict[str, str]:
+    """Folders by name."""
+    folders: dict[str, str] = {}
+    for entry in filter(None, map(str.strip, text.split(","))):
+        name, equals, folder = (part.strip() for part in entry.partition("="))
+        if not (name and equals and folder):
+            raise SettingsError(f"adapter must be name=folder, not {entry!r}")
+        if name in folders:
+            raise SettingsError(f"adapter has the name {name!r} twice")
+        folders[name] = folder
+    return folders
+
+
+def _parse_size(variable: str, text: str) -> int:
+    """2G, 512 MiB, 1.5gb or plain bytes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise SettingsError(f"{variable} must be a number of bytes, such as 512M or 2G, not {text!r}")
+    return int(float(match[1]) * 1024 ** " kmgt".index(match[2].lower() or " "))

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import torch
 
 from engine.attention import Paged
-from engine.models.base import KvShape, ModelInfo
+from engine.device.cuda import upload
+from engine.models.base import Encoded, KvShape, ModelInfo, Pixels
 from engine.models.moondream import COORDINATE, EOS, Shape, random_moondream
 from grammars.automaton import repeating_automaton
 from grammars.grammar import Grammar
@@ -68,6 +69,8 @@ class PointsDialect:
 class RandomMoondream:
     """See `engine.models.base.Model`."""
 
+    both_ways = True
+
     def __init__(self, shape: Shape, image_tokens: int, device: torch.device, dtype: torch.dtype) -> None:
         self.decoder = random_moondream(shape, device, dtype, seed=0)
         self.decoder.text.lm_head.bias[EOS] = -1e4
@@ -86,9 +89,9 @@ class RandomMoondream:
         read = [text.blocks, text.post_ln, region.coord_encoder, region.coord_decoder]
         return sum(p.numel() * p.element_size() for module in read for p in module.parameters())
 
-    def preprocess(self, image: npt.NDArray[np.uint8]) -> torch.Tensor:
+    def preprocess(self, image: npt.NDArray[np.uint8]) -> Pixels:
         pixels = np.resize(image.reshape(-1), (self.image_tokens, PATCH))
-        return torch.from_numpy(pixels.astype(np.float32) / 127.5 - 1)
+        return Pixels(torch.from_numpy(pixels.astype(np.float32) / 127.5 - 1), self.image_tokens)
 
     def prompt(self, task: Task, phrase: str) -> list[int]:
         text = [
@@ -99,13 +102,17 @@ class RandomMoondream:
     def label(self, phrase: str) -> list[int]:
         return []
 
-    def encode_images(self, pixels: torch.Tensor) -> torch.Tensor:
-        return pixels.to(self._patches.dtype) @ self._patches
+    def encode_images(self, pixels: Sequence[Pixels]) -> list[Encoded]:
+        where = self._patches.device
+        stacked = upload(torch.stack([p.data for p in pixels]), where).to(self._patches.dtype)
+        return [Encoded(embeds) for embeds in stacked @ self._patches]
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.decoder.embed(tokens)
 
-    def forward(self, embeds: torch.Tensor, paged: Paged) -> torch.Tensor:
+    def forward(
+        self, embeds: torch.Tensor, paged: Paged, images: Sequence[Encoded] | None = None
+    ) -> torch.Tensor:
         return self.decoder(embeds, paged)
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,7 @@ device must not push the engine's own code out of the processor's caches.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from engine.attention import KvCache, Paged
 from engine.device.base import Device
 from engine.executor import Executor
 from engine.forwards import Forwards, Work
-from engine.models.base import KvShape, ModelInfo
+from engine.models.base import Encoded, KvShape, ModelInfo, Pixels
 from engine.slots import DecodeSlot
 from engine.steps import Prefill
 from grammars.dialects.pointbox import PointboxDialect
@@ -44,6 +45,8 @@ class EmulatedModel:
     Hidden states are [B, T, 3]: objects asked for, seed, and the number of the answer's next token.
     """
 
+    both_ways = True
+
     def __init__(self) -> None:
         pieces = {f"piece{token}": token for token in PIECES}
         self.grammar = Grammar(PointboxDialect(), Tokens(COORDINATES, (END,), START, pieces))
@@ -54,8 +57,8 @@ class EmulatedModel:
         position = {int(token): i for i, token in enumerate(self.grammar.alphabet)}
         self._end, self._start = position[END], position[START]
 
-    def preprocess(self, image: npt.NDArray[np.uint8]) -> torch.Tensor:
-        return torch.zeros(1)
+    def preprocess(self, image: npt.NDArray[np.uint8]) -> Pixels:
+        return Pixels(torch.zeros(1), IMAGE_TOKENS)
 
     def prompt(self, task: Task, phrase: str) -> list[int]:
         """Of a phrase as `phrase` below writes it."""
@@ -65,14 +68,16 @@ class EmulatedModel:
     def label(self, phrase: str) -> list[int]:
         return []
 
-    def encode_images(self, pixels: torch.Tensor) -> torch.Tensor:
-        return torch.zeros(len(pixels), IMAGE_TOKENS, 3)
+    def encode_images(self, pixels: Sequence[Pixels]) -> list[Encoded]:
+        return [Encoded(torch.zeros(IMAGE_TOKENS, 3)) for _ in pixels]
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         return tokens[..., None].float()
 
-    def forward(self, embeds: torch.Tensor, paged: Paged) -> torch.Tensor:
-        if paged.prefix.any():
+    def forward(
+        self, embeds: torch.Tensor, paged: Paged, images: Sequence[Encoded] | None = None
+    ) -> torch.Tensor:
+        if images is not None:
             return embeds  # an image alone: nothing of it is needed
         memory = paged.cache.values[0].view(-1)
         if embeds.shape[1] > 1:

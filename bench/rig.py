@@ -19,6 +19,7 @@ from engine.device.emulated import Durations, EmulatedDevice, EmulatedEvent
 from engine.engine import PAGE_SIZE
 from engine.events import Event
 from engine.loop import EngineLoop, Mode
+from engine.models.base import Pixels
 from engine.pages import PagePool
 from engine.request import Request
 from engine.scheduler import Limits, Scheduler
@@ -61,7 +62,7 @@ class Rig:
         gc.freeze()  # or collections walk everything that torch ever made
         self.device, self._objects, self._streams = EmulatedDevice(durations), objects, streams
         pool = PagePool(1 + PAGES_PER_ROW * streams)
-        limits = Limits(streams, PAGE_SIZE, model.image_tokens, True, 1024, 0.5)
+        limits = Limits(streams, PAGE_SIZE, True, 1024, 0.5)
         cursors = Cursors(model.grammar, streams + 1)
         scheduler = Scheduler(pool, limits, cursors, model.grammar.has_labels)
         kv, where = model.kv, self.device.torch_device
@@ -136,7 +137,9 @@ class Rig:
             prompt=prompt,
             label=[],
             image_key=number.to_bytes(8, "little"),
-            pixels=torch.zeros(1),
+            pixels=Pixels(torch.zeros(1), self._model.image_tokens),
+            image_tokens=self._model.image_tokens,
+            shift=0,
             max_tokens=MAX_TOKENS,
             seed=number,
         )

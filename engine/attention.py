@@ -36,6 +36,12 @@ class KvCache:
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
         self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
 
+    def copy_pages(self, pairs: torch.Tensor) -> None:
+        """[n, 2] pages: the first of each pair onto the second, in every layer."""
+        for layer in (*self.keys, *self.values):
+            pages = layer.view(-1, self.page_size, *layer.shape[1:])
+            pages[pairs[:, 1]] = pages[pairs[:, 0]]
+
 
 @dataclass
 class Paged:
@@ -45,6 +51,7 @@ class Paged:
     table: [B, P] pages of each row, in order, padded with the padding page.
     prefix: [B] length of the block at the start of each row whose tokens see each other both ways.
     valid: [B, T] False on padding, which is written to the padding page.
+    shift: [B] by what the position of a token after the image exceeds its place.
     """
 
     cache: KvCache
@@ -52,6 +59,7 @@ class Paged:
     table: torch.Tensor
     prefix: torch.Tensor
     valid: torch.Tensor | None = None
+    shift: torch.Tensor | None = None
     _masks: dict[int | None, torch.Tensor] = field(default_factory=dict)
 
     @cached_property

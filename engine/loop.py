@@ -59,6 +59,10 @@ class EngineLoop:
         self._door = threading.Lock()
         self._closing = False
         self._ended = False
+        self.decoded = 0
+        """Tokens sampled for sequences that were not zombies."""
+        self.idle_s = 0.0
+        """Seconds without work."""
         self.broken: Exception | None = None
         """Why the thread ended by itself; always a bug."""
         self._thread = threading.Thread(target=self._run, name="pointbox-engine", daemon=True)
@@ -148,6 +152,7 @@ class EngineLoop:
                 sequence.ask.first_token = sequence.ask.first_token or now
         complete = self.cursors.advance(rows, positions, probabilities)
         self.scheduler.tokens[rows] += 1
+        self.decoded += len(rows)
         done = complete.nonzero()[0]
         items = dict(zip(done.tolist(), self.cursors.items(rows[done]), strict=True)) if len(done) else {}
         for i in (complete | self.cursors.ended(rows)).nonzero()[0].tolist():
@@ -176,7 +181,8 @@ class EngineLoop:
         elif self._ended:
             ask.fail(closed())
         elif not all(self.scheduler.fits_ever(s) for s in prepared):
-            ask.fail(EngineError("too-large", "this request needs more KV pages than the engine has"))
+            reason = "this request needs more KV pages than the engine has: raise kv_memory"
+            ask.fail(EngineError("too-large", reason))
         else:
             for sequence in prepared:
                 self.scheduler.add(sequence)
@@ -224,6 +230,7 @@ class EngineLoop:
             for prefix in work.new_prefixes:
                 self.pool.forget_prefix(prefix)
                 lost |= {s.ask: None for s in self.scheduler.sequences() if s.prefix is prefix}
+            lost |= {s.ask: None for s in self.scheduler.forget_adapters(work)}
         memory = "out of memory" in str(error).lower()
         for ask in lost:
             ask.fail(EngineError("out-of-memory" if memory else "internal", f"the model failed: {error}"))
@@ -266,7 +273,9 @@ class EngineLoop:
             while not self._closing:
                 self._wake.clear()
                 if not self.turn() and not self._closing:
+                    began = time.monotonic()
                     self._wake.wait()
+                    self.idle_s += time.monotonic() - began
         except Exception as error:
             log.exception("the engine thread ended")
             self.broken = error

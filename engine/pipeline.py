@@ -58,6 +58,11 @@ class Pipeline(Generic[Work]):
         return len(self._steps)
 
     @property
+    def launched(self) -> int:
+        """Steps so far."""
+        return self._launched
+
+    @property
     def can_launch(self) -> bool:
         return len(self._steps) < DEPTH
 

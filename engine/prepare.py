@@ -12,16 +12,26 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.errors import EngineError, closed
-from engine.models.base import Model
+from engine.models.base import Model, ModelInfo
+from engine.models.registry import families
+from engine.pixels import PixelCache
+from engine.request import Request
 from engine.sequence import Ask, Sequence
 from grammars.types import Task
+
+PIXELS_KEPT = 64 << 20
+"""Bytes of preprocessed images: those whose KV is still cached, for small models."""
+PROMPT_TOKENS = 16
+"""Of a usual phrase, for estimates."""
 
 
 class Preparation:
     """Turns requests into sequences on threads of its own and hands them on."""
 
-    def __init__(self, model: Model, threads: int, max_tokens: int | None) -> None:
-        self._model, self._max_tokens = model, max_tokens
+    def __init__(self, model: Model, info: ModelInfo, threads: int, max_tokens: int | None) -> None:
+        """info: of the model, with the adapters that it has been given."""
+        self._model, self._info, self._max_tokens = model, info, max_tokens
+        self.pixels = PixelCache(model.preprocess, PIXELS_KEPT)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="pointbox-prepare")
 
     def submit(self, ask: Ask, ready: Callable[[list[Sequence] | EngineError], None]) -> None:
@@ -31,6 +41,12 @@ class Preparation:
         except RuntimeError:
             raise closed() from None
         future.add_done_callback(lambda done: ready(closed()) if done.cancelled() else None)
+
+    def most_tokens(self, max_objects: int) -> int:
+        """Image, prompt and answer of one phrase, for the task whose answers are the longest."""
+        prompt, image = [0] * PROMPT_TOKENS, self._model.image_tokens
+        limits = [self._token_limit(task, max_objects, image, prompt, []) for task in self._model.info.tasks]
+        return image + len(prompt) + max(limits)
 
     def close(self) -> None:
         """Finish what has begun; what has not is told that the engine was closed."""
@@ -48,10 +64,9 @@ class Preparation:
 
     def _sequences(self, ask: Ask) -> list[Sequence]:
         request, model = ask.request, self._model
-        if request.task not in model.info.tasks:
-            raise EngineError("unsupported-task", f"model {model.info.name} cannot {request.task}", "model")
+        check_ability(self._info, request)
         key = image_key(request.image)
-        pixels = model.preprocess(request.image)
+        pixels = self.pixels.of(key, request.image)
         ask.open_sequences = len(request.phrases)
         seed = secrets.randbits(32) if request.seed is None else request.seed
         sequences = []
@@ -65,15 +80,21 @@ class Preparation:
                     label=label,
                     image_key=key,
                     pixels=pixels,
-                    max_tokens=self._token_limit(request.task, request.max_objects, prompt, label),
+                    image_tokens=pixels.tokens,
+                    shift=pixels.shift,
+                    max_tokens=self._token_limit(
+                        request.task, request.max_objects, pixels.tokens, prompt, label
+                    ),
                     seed=(seed + index) & 0xFFFFFFFF,
                 )
             )
         return sequences
 
-    def _token_limit(self, task: Task, max_objects: int, prompt: list[int], label: list[int]) -> int:
+    def _token_limit(
+        self, task: Task, max_objects: int, image_tokens: int, prompt: list[int], label: list[int]
+    ) -> int:
         """Enough for every object asked for, and as many again that repeat or are filtered."""
-        room = self._model.max_context - self._model.image_tokens - len(prompt)
+        room = self._model.max_context - image_tokens - len(prompt)
         per_object = self._model.grammar.dialect.arity(task) + len(label) + 2
         if room < per_object:
             raise EngineError(
@@ -83,6 +104,22 @@ class Preparation:
             )
         wanted = per_object * max(50, 2 * max_objects)
         return min(wanted, room, self._max_tokens or room)
+
+
+def check_ability(info: ModelInfo, request: Request) -> None:
+    """Raises EngineError for a task or an adapter that the model lacks, naming what there is."""
+    if request.task not in info.tasks:
+        able = ", ".join(family.name for family in families() if request.task in family.tasks)
+        raise EngineError(
+            "unsupported-task",
+            f"model {info.name} cannot {request.task}; models of these families can: {able}",
+            "model",
+        )
+    if request.adapter is not None and request.adapter not in info.adapters:
+        has = f"it has {', '.join(info.adapters)}" if info.adapters else "it has none"
+        raise EngineError(
+            "unknown-model", f"model {info.name} has no adapter {request.adapter!r}; {has}", "adapter"
+        )
 
 
 def image_key(image: npt.NDArray[np.uint8]) -> bytes:

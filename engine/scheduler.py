@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.adapters.slots import AdapterSlots
 from engine.pages import PagePool
 from engine.request import Priority
 from engine.sequence import Sequence
@@ -20,14 +21,13 @@ class Limits:
     """What the scheduler keeps to.
 
     max_batch: rows.  page_size: tokens of a page.
-    image_tokens: of a model; its KV is shared across phrases if shared_prefix.
+    shared_prefix: whether the KV of an image serves every phrase.
     prefill_tokens: image and prompt tokens that one prefill step computes at most (one sequence always goes).
     batch_share: part of the rows that batch sequences hold at most while interactive ones are there.
     """
 
     max_batch: int
     page_size: int
-    image_tokens: int
     shared_prefix: bool
     prefill_tokens: int
     batch_share: float
@@ -36,7 +36,8 @@ class Limits:
 class Scheduler:
     """First come, first served within a priority; prefill takes turns with decode while both have work.
 
-    A sequence gets all the pages that it can need with its row, so a running one never waits for pages.
+    A sequence gets all the pages that it can need with its row, and a slot for its adapter, so a running one
+    never waits.
     Between priorities the next row goes to the one that holds the smaller part of its share, so neither
     starves.
 
@@ -44,8 +45,16 @@ class Scheduler:
     tokens [rows]: tokens of its answer that were committed.
     """
 
-    def __init__(self, pool: PagePool, limits: Limits, cursors: Cursors, has_labels: bool) -> None:
+    def __init__(
+        self,
+        pool: PagePool,
+        limits: Limits,
+        cursors: Cursors,
+        has_labels: bool,
+        adapters: AdapterSlots | None = None,
+    ) -> None:
         self._pool, self._limits, self._cursors, self.has_labels = pool, limits, cursors, has_labels
+        self.adapters = adapters or AdapterSlots(0)
         self._waiting: dict[Priority, deque[Sequence]] = {"interactive": deque(), "batch": deque()}
         self._holding: dict[Priority, int] = {"interactive": 0, "batch": 0}
         self._free_rows = list(range(limits.max_batch - 1, -1, -1))
@@ -84,7 +93,7 @@ class Scheduler:
         return bool(due) and sequence.used + 1 + len(sequence.label) > sequence.max_tokens
 
     def fits_ever(self, sequence: Sequence) -> bool:
-        return self._own_pages(sequence) + self._prefix_pages <= self._pool.total
+        return self._own_pages(sequence) + self._prefix_pages(sequence) <= self._pool.total
 
     def next_step(self) -> Step | None:
         """The step to launch now; its sequences are counted as launched."""
@@ -112,6 +121,14 @@ class Scheduler:
         if sequence.prefix is not None:
             self._pool.release_prefix(sequence.prefix)
             sequence.prefix = None
+        if sequence.ask.request.adapter is not None:
+            self.adapters.release(sequence.ask.request.adapter)
+
+    def forget_adapters(self, step: Prefill) -> list[Sequence]:
+        """Filling slots failed: everyone who uses them, the sequences of the step and others."""
+        for adapter in step.new_adapters.values():
+            self.adapters.forget(adapter)
+        return [s for s in self._running if s.adapter_slot in step.new_adapters]
 
     def _count(self, step: Step) -> None:
         """Every sequence of a launched step gets one more token, and those with no room left are noted."""
@@ -170,16 +187,15 @@ class Scheduler:
         rows[: len(sequences)] = [s.row for s in sequences]
         return rows
 
-    @property
-    def _prefix_pages(self) -> int:
+    def _prefix_pages(self, sequence: Sequence) -> int:
         limits = self._limits
-        return limits.image_tokens // limits.page_size if limits.shared_prefix else 0
+        return -(-sequence.image_tokens // limits.page_size) if limits.shared_prefix else 0
 
     def _own_pages(self, sequence: Sequence) -> int:
-        tokens = len(sequence.prompt) + sequence.max_tokens
-        if not self._limits.shared_prefix:
-            tokens += self._limits.image_tokens
-        return -(-tokens // self._limits.page_size)
+        """Of all that it does not share; a last page that the prefix does not fill is copied."""
+        size = self._limits.page_size
+        image = sequence.image_tokens % size if self._limits.shared_prefix else sequence.image_tokens
+        return -(-(image + len(sequence.prompt) + sequence.max_tokens) // size)
 
     def _prefill(self) -> Prefill | None:
         step = Prefill([], np.empty(0, np.int64))
@@ -211,19 +227,21 @@ class Scheduler:
         return batch if behind else interactive
 
     def _cost(self, sequence: Sequence) -> int:
-        cached = self._limits.shared_prefix and self._pool.knows(sequence.image_key)
-        return len(sequence.prompt) + (0 if cached else self._limits.image_tokens)
+        cached = self._limits.shared_prefix and self._pool.knows(sequence.prefix_key)
+        return len(sequence.prompt) + (0 if cached else sequence.image_tokens)
 
     def _admit(self, sequence: Sequence, step: Prefill) -> bool:
         """Give a sequence its row and pages, and its prefix if the model shares one."""
         own = self._own_pages(sequence)
         if not self._pool.can_take(own + self._pages_for_prefix(sequence)):
             return False
+        if not self._join_adapter(sequence, step):
+            return False
         if self._limits.shared_prefix:
             self._join_prefix(sequence, step)
         sequence.pages = self._pool.take(own)
         sequence.row = self._free_rows.pop()
-        tokens = self._limits.image_tokens + len(sequence.prompt)
+        tokens = sequence.image_tokens + len(sequence.prompt)
         self.length[sequence.row], self.tokens[sequence.row] = tokens, 0
         self._cursors.start(sequence.row, sequence.ask.request.task)
         sequence.ask.input_tokens += tokens
@@ -232,19 +250,31 @@ class Scheduler:
         self._running.append(sequence)
         return True
 
+    def _join_adapter(self, sequence: Sequence, step: Prefill) -> bool:
+        """False while others use every slot."""
+        adapter = sequence.ask.request.adapter
+        if adapter is None:
+            return True
+        taken = self.adapters.take(adapter)
+        if taken is None:
+            return False
+        sequence.adapter_slot, must_fill = taken
+        if must_fill:
+            step.new_adapters[sequence.adapter_slot] = adapter
+        return True
+
     def _pages_for_prefix(self, sequence: Sequence) -> int:
         """Pages that the image's prefix takes from those that are free or idle."""
-        in_use = self._pool.knows(sequence.image_key) and not self._pool.is_idle(sequence.image_key)
-        return 0 if in_use else self._prefix_pages
+        in_use = self._pool.knows(sequence.prefix_key) and not self._pool.is_idle(sequence.prefix_key)
+        return 0 if in_use else self._prefix_pages(sequence)
 
     def _join_prefix(self, sequence: Sequence, step: Prefill) -> None:
-        sequence.prefix = self._pool.use_prefix(sequence.image_key)
+        sequence.prefix = self._pool.use_prefix(sequence.prefix_key)
         if sequence.prefix is None:
-            sequence.prefix = self._pool.add_prefix(sequence.image_key, self._prefix_pages)
-            assert sequence.pixels is not None
-            step.new_prefixes[sequence.prefix] = sequence.pixels
+            sequence.prefix = self._pool.add_prefix(sequence.prefix_key, self._prefix_pages(sequence))
+            step.new_prefixes[sequence.prefix] = sequence
         else:
-            sequence.ask.cached_tokens += self._limits.image_tokens
+            sequence.ask.cached_tokens += sequence.image_tokens
 
 
 def _any_warm(sequences: list[Sequence]) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-import torch
-
+from engine.adapters.slots import NO_ADAPTER
 from engine.errors import EngineError
 from engine.events import EngineMetrics, Event, Failed, Finished, FinishReason, Found, PhraseEnded
+from engine.models.base import Pixels
 from engine.pages import Prefix
 from engine.request import Request
 from grammars.types import Item
@@ -88,6 +88,7 @@ class Sequence:
 
     prompt: token ids after the image.  label: token ids of a label placeholder.
     pixels: the preprocessed image, dropped when its KV exists.
+    image_tokens: places that its prefix takes.  shift: see `Pixels`.
     max_tokens: tokens that the answer may have, sampled and label tokens together; `used` so far.
     launched: steps launched so far; each samples one token.
     finalized: nothing more is said of it; a zombie while `inflight_refs` steps (0..2) still hold it.
@@ -98,10 +99,13 @@ class Sequence:
     prompt: list[int]
     label: list[int]
     image_key: bytes
-    pixels: torch.Tensor | None
+    pixels: Pixels | None
+    image_tokens: int
+    shift: int
     max_tokens: int
     seed: int
     row: int = -1
+    adapter_slot: int = NO_ADAPTER
     pages: list[int] = field(default_factory=list)
     prefix: Prefix | None = None
     used: int = 0
@@ -111,6 +115,11 @@ class Sequence:
     kept: list[Item] = field(default_factory=list)
     objects: int = 0
     repeats: int = 0
+
+    @property
+    def prefix_key(self) -> Hashable:
+        """Of the KV of its image, which the adapter takes part in."""
+        return self.image_key, self.ask.request.adapter
 
     def offer(self, item: Item) -> FinishReason | None:
         """Tell the listener of an item, unless it repeats or is not asked for; why the phrase ends, if so."""

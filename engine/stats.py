@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """A moment's counts; pages are blocks of KV."""
+    """A moment's counts; pages are blocks of KV.
+
+    Since the start: steps launched, tokens prefilled, tokens sampled, seconds without work.
+    """
 
     rows_active: int
     rows_max: int
@@ -16,6 +19,10 @@ class Stats:
     pages_cached: int
     pages_held: int
     pages_total: int
+    steps: int
+    prefill_tokens: int
+    decode_tokens: int
+    idle_s: float
 
 
 @dataclass(frozen=True, slots=True)

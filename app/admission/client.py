@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 import time
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from app.admission import registry
 from app.admission.connections import REDIS_ERRORS, consumer, producer
 from app.admission.errors import AdmissionError, QueueFull, TenantQueueFull, Unavailable, UnknownModel
+from app.admission.figures import Figures, read_figures
+from app.admission.images import ImageRef, ref_of
 from app.admission.messages import (
     ENTRY_VERSION,
     Failure,
+    Priority,
     SpatialParams,
     Terminal,
     WorkerModel,
@@ -26,18 +29,19 @@ from app.admission.messages import (
 )
 from app.admission.replies import ReplyReader
 from app.admission.scripts import Scripts
+from app.admission.sent import SentImages
 from app.admission.tickets import Ticket
 from app.settings import Settings
 
 __all__ = ["AdmissionClient", "Limits", "Ticket"]
+
+log = structlog.get_logger(__name__)
 
 WATCH_S = 0.5
 AWAY_S = 5.0
 """Callers wait this long for a Redis that went away."""
 DEADLINE_GRACE_S = 5.0
 """Beyond the deadline, when nobody ended the request in Redis, its ticket ends here."""
-HASH_INLINE_BYTES = 256 * 1024
-"""Hashing more than this goes to another thread."""
 CANCELLED = Failure(problem="cancelled", detail="The request was cancelled.")
 LOST = Failure(problem="unavailable", detail="The queue lost the request; send it again.")
 
@@ -80,12 +84,15 @@ class AdmissionClient:
         self._prefix = self._scripts.prefix
         self._reply = f"{self._prefix}reply:{secrets.token_hex(8)}"
         self._tickets: dict[str, Ticket] = {}
-        self._reader = ReplyReader(self._reading, self._redis, self._reply, self._tickets)
+        self._reader = ReplyReader(self._reading, self._reply, self._tickets)
         self._heard = time.monotonic()
         """When Redis last answered the watcher."""
         self._orphans: set[str] = set()
         """Ids whose caller has gone without Redis knowing."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._sent = SentImages()
+        self._models: list[WorkerModel] = []
+        self._models_at = float("-inf")
 
     @classmethod
     async def connect(cls, url: str, namespace: str, limits: Limits | None = None) -> AdmissionClient:
@@ -114,18 +121,23 @@ class AdmissionClient:
         model: str,
         task: str,
         params: SpatialParams,
-        image: bytes,
+        image: bytes | ImageRef,
         timeout_s: float,
         tenant: str = "anonymous",
-        priority: str = "interactive",
+        priority: Priority = "interactive",
+        events: bool = True,
         traceparent: str = "",
+        key_id: str = "",
     ) -> Ticket:
         """Puts a request into the queue, once however often the same `request_id` is submitted.
 
         Args:
             request_id: made by the server, unique over all tenants.
-            image: the original bytes; they reach Redis once however many requests of a tenant share them.
+            image: the original bytes; they reach Redis once however many requests of a tenant share them, and
+                not at all where they are referred to and Redis has them.
             timeout_s: from now, by the clock of Redis.
+            events: whether objects are told as they are found; if not, they come with the final answer.
+            key_id: whose use it counts as, for that key and day.
 
         Raises:
             QueueFull, TenantQueueFull: with `retry_after_s`.
@@ -135,16 +147,22 @@ class AdmissionClient:
         new = request_id not in self._tickets
         ticket = self._tickets.setdefault(request_id, Ticket(request_id, timeout_s, self._cancel))
         self._orphans.discard(request_id)
+        ref = await ref_of(image)
         arguments = (
             *(ENTRY_VERSION, request_id, model, priority, tenant, task, encode(params)),
-            *(await _digest(image), len(image), len(params.phrases), round(timeout_s * 1000)),
-            *(self._reply, traceparent, round(self._limits.result_ttl_s * 1000)),
+            *(ref.sha256, ref.size, len(params.phrases), round(timeout_s * 1000)),
+            *(self._reply, traceparent, round(self._limits.result_ttl_s * 1000), "1" if events else ""),
             *(self._limits.depth, self._limits.tenant_depth, self._limits.bytes, self._limits.tenant_bytes),
+            key_id,
         )
         try:
-            answer = await self._admit(arguments)
-            if answer[0] == b"need-image":
+            if isinstance(image, bytes) and self._sent.seems_missing(ref.sha256):
                 answer = await self._admit((*arguments, image))
+            else:
+                answer = await self._admit(arguments)
+                if answer[0] == b"need-image":
+                    answer = await self._admit((*arguments, await ref.load()))
+            self._sent.note(ref.sha256, admitted=answer[0] == b"admitted")
             self._accept(ticket, model, answer)
         except BaseException as error:
             if new:
@@ -152,23 +170,35 @@ class AdmissionClient:
                 if not isinstance(error, AdmissionError):
                     self._orphans.add(request_id)  # perhaps it was admitted, with nobody left to wait
             if isinstance(error, REDIS_ERRORS):
-                raise Unavailable(f"The queue cannot be reached: {error}") from error
+                raise _unreachable(error) from error
             raise
         return ticket
 
-    async def models(self) -> list[WorkerModel]:
-        """The models that live workers serve, by name. Raises Unavailable."""
+    async def models(self, max_age_s: float = 0.0) -> list[WorkerModel]:
+        """The models that live workers serve, by name, as of `max_age_s` ago at most. Raises Unavailable."""
+        now = time.monotonic()
+        if now > self._models_at + max_age_s:
+            try:
+                self._models = registry.by_model(await registry.workers(self._redis, self._prefix))
+            except REDIS_ERRORS as error:
+                raise _unreachable(error) from error
+            self._models_at = now
+        return self._models
+
+    async def figures(self) -> Figures:
+        """What `/metrics` shows. Raises Unavailable."""
         try:
-            return registry.by_model(await registry.workers(self._redis, self._prefix))
+            answer = await self._scripts.run("figures")
+            return read_figures(answer, await registry.workers(self._redis, self._prefix))
         except REDIS_ERRORS as error:
-            raise Unavailable(f"The queue cannot be reached: {error}") from error
+            raise _unreachable(error) from error
 
     async def ready(self) -> tuple[bool, str]:
         """(Redis answers and a worker lives, why not)."""
         try:
             live = await registry.workers(self._redis, self._prefix)
         except REDIS_ERRORS as error:
-            return False, f"Redis cannot be reached: {error}"
+            return False, _unreachable(error).detail
         return (True, "") if live else (False, "no worker is running")
 
     async def _admit(self, arguments: tuple[Any, ...]) -> list[Any]:
@@ -216,7 +246,8 @@ class AdmissionClient:
         while True:
             waiting = [ticket for ticket in self._tickets.values() if ticket.admitted]
             try:
-                standing = await self._scripts.run("watch", self._reply, *(ticket.id for ticket in waiting))
+                read = self._reader.last
+                standing = await self._scripts.run("watch", self._reply, read, *(t.id for t in waiting))
                 self._settle(waiting, standing)
                 await self._cancel_orphans()
                 self._heard = time.monotonic()
@@ -245,7 +276,7 @@ class AdmissionClient:
                 self._abandon(ticket, "deadline-exceeded", "The request was not answered in time.")
 
 
-async def _digest(image: bytes) -> str:
-    if len(image) <= HASH_INLINE_BYTES:
-        return hashlib.sha256(image).hexdigest()
-    return await asyncio.to_thread(lambda: hashlib.sha256(image).hexdigest())
+def _unreachable(error: BaseException) -> Unavailable:
+    """The log gets the reason; callers do not, since it names the address of Redis."""
+    log.warning("Redis cannot be reached", error=str(error))
+    return Unavailable("The queue cannot be reached.", retry_after_s=1.0)

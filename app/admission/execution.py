@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
 import structlog
 
+from app.admission import spans
 from app.admission.connections import REDIS_ERRORS
 from app.admission.messages import Event, Failure, Terminal
 from app.admission.translate import Transcript, failure
@@ -21,6 +22,7 @@ from engine.errors import EngineError
 from engine.events import Event as EngineEvent
 from engine.events import Failed, Finished, Found, PhraseEnded
 from engine.request import Request
+from engine.stats import Stats
 from grammars.types import Task
 
 log = structlog.get_logger(__name__)
@@ -43,6 +45,12 @@ class Handle(Protocol):
 
 class EngineLike(Protocol):
     """The part of engine.engine.Engine that a worker uses."""
+
+    def stats_soon(self) -> Future[Stats]:
+        """Open for as long as the engine's thread hangs."""
+
+    def pages_for(self, max_objects: int) -> int:
+        """About how many pages of KV one phrase takes at most."""
 
     @property
     def model_info(self) -> Any:
@@ -68,7 +76,10 @@ class Tools:
 
 
 class Execution:
-    """Owns one delivery until the engine is done with it."""
+    """Owns one delivery until the engine is done with it.
+
+    Objects are told as they come if somebody follows them; those that come with the end are in the answer.
+    """
 
     def __init__(self, delivery: Delivery, tools: Tools) -> None:
         self.delivery = delivery
@@ -84,48 +95,61 @@ class Execution:
 
     async def run(self) -> None:
         """Ends after the final answer is in Redis, or at once when somebody else's is."""
-        answer: Terminal | None
+        with spans.answering(self.delivery) as span:
+            answer = await self._terminal()
+            if answer is not None:
+                spans.concluded(span, answer)
+                await self._patiently(lambda: self._tools.queue.finish(self.delivery, answer))
+
+    async def _terminal(self) -> Terminal | None:
+        """As `_answer`, with every failure put into words. Raises EngineDied."""
         try:
-            answer = await self._answer()
+            return await self._answer()
         except EngineError as error:
             if error.kind == "closed":
                 raise EngineDied(str(error)) from error
-            answer = failure(error)
+            return failure(error)
         except ProblemError as problem:
-            answer = Failure(problem=problem.slug, detail=problem.detail, field=problem.field)
+            return Failure(problem=problem.slug, detail=problem.detail, field=problem.field)
         except Exception as error:
             log.exception("request failed", request=self.delivery.id)
-            answer = Failure(problem="internal", detail=f"The worker failed: {type(error).__name__}.")
-        if answer is not None:
-            await self._patiently(lambda: self._tools.queue.finish(self.delivery, answer))
+            return Failure(problem="internal", detail=f"The worker failed: {type(error).__name__}.")
 
     async def _answer(self) -> Terminal | None:
         """None: the delivery is not ours any more, or was cancelled."""
         began = time.monotonic()
-        data = await self._patiently(lambda: self._tools.queue.image(self.delivery))
-        if data is None:
-            return Failure(problem="unavailable", detail="The queue lost the image; send the request again.")
         loop = asyncio.get_running_loop()
-        decoded = await loop.run_in_executor(self._tools.pool, self._tools.decode, data)
+        with spans.part("intake"):
+            data = await self._patiently(lambda: self._tools.queue.image(self.delivery))
+            if data is None:
+                lost = "The queue lost the image; send the request again."
+                return Failure(problem="unavailable", detail=lost)
+            decoded = await loop.run_in_executor(self._tools.pool, self._tools.decode, data)
         intake_ms = (time.monotonic() - began) * 1000
         if self._stopped:
             return None
-
         transcript = Transcript(self.delivery)
-        arrived = self._submit(decoded.image, loop)
+        with spans.part("engine"):
+            finished = await self._follow(self._submit(decoded.image, loop), transcript)
+        if finished is None:
+            return None
+        model = self._tools.engine.model_info.name
+        size = decoded.width, decoded.height
+        return transcript.completed(model, *size, decoded.notes, intake_ms, finished.metrics)
+
+    async def _follow(self, arrived: asyncio.Queue[EngineEvent], transcript: Transcript) -> Finished | None:
+        """Until the engine's last event; None when nobody waits for it. Raises EngineError."""
         seq = 0
         while True:
             batch, last = await _next_batch(arrived)
             told = [_message(event, transcript) for event in batch]
-            if told and not self._stopped:
+            if told and last is None and self.delivery.events and not self._stopped:
                 if await self._patiently(lambda: self._tools.queue.emit(self.delivery, seq, told)):  # noqa: B023
                     seq += len(told)
                 else:
                     self.cancel()
             if isinstance(last, Finished) and not self._stopped:
-                model = self._tools.engine.model_info.name
-                size = decoded.width, decoded.height
-                return transcript.completed(model, *size, decoded.notes, intake_ms, last.metrics)
+                return last
             if isinstance(last, Failed) and (not self._stopped or last.error.kind == "closed"):
                 raise last.error
             if last is not None:
@@ -141,6 +165,8 @@ class Execution:
             region=params.region,
             min_score=params.min_score,
             dedupe=params.dedupe,
+            adapter=params.adapter,
+            priority=self.delivery.priority,
             deadline=self.delivery.deadline,
         )
         arrived: asyncio.Queue[EngineEvent] = asyncio.Queue()

@@ -1,27 +1,30 @@
 """Takes requests from Redis as the engine has room, and answers them.
 
-Three loops share one asyncio loop: `_feed` takes requests, `_beat` keeps them ours, `_listen` hears of
-cancellations and new work. The engine has a thread of its own.
+Four loops share one asyncio loop: `_feed` takes requests, `_beat` keeps them ours, `_listen` hears of
+cancellations and new work, `_guard` notices a hanging engine. The engine has a thread of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import secrets
 import socket
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
 import structlog
 
 from app.admission.connections import BLOCK_S, REDIS_ERRORS, consumer, producer
-from app.admission.execution import EngineLike, Execution, Tools
-from app.admission.messages import WorkerInfo
+from app.admission.execution import EngineDied, EngineLike, Execution, Tools
+from app.admission.messages import EngineCounts, WorkerInfo
 from app.admission.registry import BEAT_S
+from app.admission.room import Room
+from app.admission.watchdog import Watchdog
 from app.admission.worker_queue import Delivery, WorkerQueue
 from app.settings import Settings
 
@@ -46,8 +49,9 @@ class Feeder:
         self.id = settings.worker_id or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._settings = settings
         self._info = engine.model_info
-        self._capacity = settings.max_batch + max(2, settings.max_batch // 4)
-        """Phrases: those in the batch and a few that are being decoded for it."""
+        self._room = Room(settings.max_batch, settings.batch_share, engine.pages_for)
+        self._watchdog = Watchdog(engine, settings.stall_s)
+        self._began = time.monotonic()
         self._redis = producer(settings.redis_url)
         self._listening = consumer(settings.redis_url)
         self._queue = WorkerQueue(self._redis, settings.namespace, self.id, self._info.name)
@@ -57,9 +61,11 @@ class Feeder:
         self._alone = False
         """The one request in flight was lost by another worker; nothing may run beside it."""
         self._lost = False
-        """A dead worker left requests: nothing new is taken until they ran, each alone."""
+        """A dead worker left requests, and it is for us to run them, each alone, before anything new."""
         self._heard = True
         """Redis answered the last beat."""
+        self._more = True
+        """Requests may be waiting in Redis."""
         self._stirred = asyncio.Event()
         self._broken: BaseException | None = None
         """Why this worker cannot go on; what it holds is left to others."""
@@ -67,7 +73,10 @@ class Feeder:
     @property
     def load(self) -> int:
         """Phrases in flight."""
-        return sum(execution.delivery.rows for execution, _ in self._running.values())
+        return sum(delivery.rows for delivery in self._deliveries())
+
+    def _deliveries(self) -> list[Delivery]:
+        return [execution.delivery for execution, _ in self._running.values()]
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop`, then finishes what is in flight, at most `drain_s`, and gives back the rest.
@@ -76,8 +85,9 @@ class Feeder:
         """
         try:
             async with asyncio.TaskGroup() as group:
+                await self._look()
                 await self._beat_once()
-                loops = [group.create_task(self._beat()), group.create_task(self._listen())]
+                loops = [group.create_task(loop()) for loop in (self._beat, self._listen, self._guard)]
                 stirrer = group.create_task(self._stir_on(stop))
                 await self._feed(stop)
                 await self._drain()
@@ -101,22 +111,28 @@ class Feeder:
                 progress = await self._take()
                 pause = 0.05
             except REDIS_ERRORS:
+                self._more = True
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 1.0)
                 continue
-            if not progress:
-                await _wait(self._stirred, POLL_S)
+            if not progress and not await _wait(self._stirred, POLL_S):
+                self._more = True
 
     async def _take(self) -> bool:
         """Starts what may be started. False: nothing can be done until something changes."""
         if self._lost:
             return await self._take_lost()
-        rows = self._capacity - self.load
-        if self._alone or rows <= 0:
+        pages = self._watchdog.stats.pages_total if self._watchdog.stats else 0
+        rows, batch_rows = self._room.left(self._deliveries(), pages)
+        if self._alone or not (rows or batch_rows):
             return False
-        deliveries = await self._queue.take(rows)
+        if not self._more:
+            return False
+        self._more = False  # before the command: what wakes us while it runs may be too late for it
+        deliveries = await self._queue.take(rows, batch_rows)
         for delivery in deliveries:
             self._start(delivery)
+        self._more = self._more or bool(deliveries) or not (rows and batch_rows)
         return bool(deliveries)
 
     async def _take_lost(self) -> bool:
@@ -164,7 +180,25 @@ class Feeder:
         if self._lost:
             self._stirred.set()
 
+    async def _guard(self) -> None:
+        while self._broken is None:
+            await asyncio.sleep(BEAT_S)
+            await self._look()
+
+    async def _look(self) -> None:
+        """An engine that hangs, or an image whose decoding does, ends this worker."""
+        try:
+            await self._watchdog.look()
+            late = time.monotonic() - self._settings.stall_s
+            for delivery in self._deliveries():
+                if delivery.deadline < late:
+                    raise EngineDied(f"request {delivery.id} goes on and on after its deadline")
+        except EngineDied as error:
+            self._broken = self._broken or error
+            self._stirred.set()
+
     def _describe(self) -> WorkerInfo:
+        stats = self._watchdog.stats
         return WorkerInfo(
             id=self.id,
             version=version("pointbox-server"),
@@ -172,8 +206,11 @@ class Feeder:
             family=self._info.family,
             revision=self._info.revision,
             tasks=list(self._info.tasks),
-            capacity=self._capacity,
+            adapters=list(self._info.adapters),
+            capacity=self._room.capacity,
             load=self.load,
+            uptime_s=time.monotonic() - self._began,
+            engine=EngineCounts(**asdict(stats)) if stats else None,
         )
 
     async def _listen(self) -> None:
@@ -184,12 +221,15 @@ class Feeder:
                 answer: Any = await self._listening.xread(last, block=round(BLOCK_S * 1000))
             except REDIS_ERRORS:
                 await asyncio.sleep(POLL_S)
+                self._more = True
                 continue
             for stream, entries in answer or []:
                 last[stream.decode()] = entries[-1][0].decode()
-                if stream.decode() == inbox:
-                    for _, fields in entries:
-                        self._cancel(fields[b"id"].decode(), int(fields[b"attempt"]))
+                if stream.decode() == wake:
+                    self._more = True
+                    continue
+                for _, fields in entries:
+                    self._cancel(fields[b"id"].decode(), int(fields[b"attempt"]))
             self._stirred.set()
 
     def _cancel(self, name: str, attempt: int) -> None:
@@ -214,7 +254,10 @@ class Feeder:
             log.warning("left without goodbye", error=str(error))
 
 
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
+async def _wait(event: asyncio.Event, seconds: float) -> bool:
+    """Whether it came."""
+    try:
         async with asyncio.timeout(seconds):  # wait_for of Python 3.11 can swallow a cancellation
-            await event.wait()
+            return await event.wait()
+    except TimeoutError:
+        return False

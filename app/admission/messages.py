@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
+Priority = Literal["interactive", "batch"]
 ENTRY_VERSION = "1"
 """`v` of a queue entry. A worker leaves entries of a version it does not know alone."""
 
@@ -18,6 +19,7 @@ class SpatialParams(msgspec.Struct, frozen=True, kw_only=True):
     region: tuple[float, float, float, float] | None = None
     min_score: float = 0.0
     dedupe: bool = True
+    adapter: str | None = None
 
 
 class ObjectEvent(msgspec.Struct, frozen=True, tag="object"):
@@ -76,6 +78,22 @@ Terminal: TypeAlias = Completed | Failure
 Event: TypeAlias = ObjectEvent | PhraseEvent | Completed | Failure
 
 
+class EngineCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """engine.stats.Stats of a worker: a moment's counts, and what happened since its start."""
+
+    rows_active: int
+    rows_max: int
+    waiting: int
+    pages_free: int
+    pages_cached: int
+    pages_held: int
+    pages_total: int
+    steps: int
+    prefill_tokens: int
+    decode_tokens: int
+    idle_s: float
+
+
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a live worker publishes about itself. `capacity` and `load` count phrases."""
 
@@ -87,6 +105,9 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     tasks: list[str]
     capacity: int
     load: int
+    adapters: list[str] = []
+    uptime_s: float = 0.0
+    engine: EngineCounts | None = None
 
 
 class WorkerModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +120,7 @@ class WorkerModel(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     capacity: int
     load: int
+    adapters: list[str] = []
 
 
 _encoder = msgspec.msgpack.Encoder()

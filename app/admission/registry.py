@@ -41,6 +41,7 @@ def by_model(infos: list[WorkerInfo]) -> list[WorkerModel]:
             workers=len(same),
             capacity=sum(info.capacity for info in same),
             load=sum(info.load for info in same),
+            adapters=same[0].adapters,
         )
         for name, same in sorted(rows.items())
     ]

@@ -78,12 +78,11 @@ class Ticket:
             self._told[event.phrase_index] += 1
             if self._told[event.phrase_index] > self._delivered[event.phrase_index]:
                 self._deliver(event)
-        elif isinstance(event, PhraseEvent) and event.phrase_index not in self._ended:
-            self._ended.add(event.phrase_index)
-            self._deliver(event)
+        elif isinstance(event, PhraseEvent):
+            self._end_phrase(event)
 
     def conclude(self, terminal: Terminal) -> None:
-        """The final answer. Objects whose events were lost on the way are delivered before it."""
+        """The final answer. Objects and ends of phrases that were not told before are delivered first."""
         if self._terminal is not None:
             return
         if isinstance(terminal, Completed):
@@ -97,10 +96,16 @@ class Ticket:
             told[item.phrase_index] += 1
             if told[item.phrase_index] > self._delivered[item.phrase_index]:
                 self._deliver(item)
+        for index, reason in enumerate(completed.finish_reasons):
+            self._end_phrase(PhraseEvent(index, reason))
 
-    def _deliver(self, event: Event) -> None:
-        if isinstance(event, ObjectEvent):
-            self._delivered[event.phrase_index] += 1
+    def _end_phrase(self, event: PhraseEvent) -> None:
+        if event.phrase_index not in self._ended:
+            self._ended.add(event.phrase_index)
+            self._append(event)
+
+    def _deliver(self, event: ObjectEvent) -> None:
+        self._delivered[event.phrase_index] += 1
         self._append(event)
 
     def _append(self, event: Event) -> None:

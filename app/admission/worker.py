@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -12,11 +13,13 @@ from typing import Any
 
 import structlog
 
-from app import logs
+from app import logs, tracing
 from app.admission.execution import EngineDied, EngineLike
 from app.admission.feeder import Feeder
 from app.child import USAGE_ERROR
 from app.settings import Settings
+
+CLOSE_S = 5.0
 
 log = structlog.get_logger(__name__)
 
@@ -27,15 +30,17 @@ def run_worker(settings: Settings) -> int:
         print("A worker needs POINTBOX_REDIS_URL.", file=sys.stderr)
         return USAGE_ERROR
     logs.configure(settings.log_level, "worker")
+    tracing.configure("worker")
+    if len(settings.models) > 1:
+        print("A worker serves one model: start one for each.", file=sys.stderr)
+        return USAGE_ERROR
     threading.excepthook = _end_process
     from app.intake.decode import decode
     from engine.engine import Engine
     from engine.errors import EngineError
 
     def load() -> EngineLike:
-        return Engine.load(
-            settings.model, device=settings.device, mode=settings.mode, max_batch=settings.max_batch
-        )
+        return Engine.load(settings.model, **settings.engine_options)
 
     try:
         asyncio.run(work(settings, load, decode))
@@ -60,10 +65,22 @@ async def work(settings: Settings, load: Callable[[], EngineLike], decode: Calla
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     engine = await asyncio.to_thread(load)
+    gc.freeze()  # or every full collection walks all that was imported, and holds up the engine
     try:
         feeder = Feeder(settings, engine, decode)
         log.info("worker is ready", worker=feeder.id, model=engine.model_info.name)
         await feeder.run(stop)
         log.info("worker ended", worker=feeder.id)
     finally:
-        await asyncio.to_thread(engine.close)
+        gc.unfreeze()
+        await _close(engine)
+
+
+async def _close(engine: EngineLike) -> None:
+    """A hanging engine cannot be closed, and would keep the process."""
+    closing = asyncio.create_task(asyncio.to_thread(engine.close))
+    await asyncio.wait({closing}, timeout=CLOSE_S)
+    if not closing.done():
+        log.critical("the engine does not end")
+        os._exit(1)
+    closing.result()

@@ -14,6 +14,7 @@ from app.admission.messages import (
     Completed,
     Event,
     Failure,
+    Priority,
     SpatialParams,
     Terminal,
     WorkerInfo,
@@ -34,6 +35,9 @@ class Delivery:
     attempt: int
     tenant: str
     task: str
+    priority: Priority
+    events: bool
+    """Whether somebody follows the objects as they are found."""
     params: SpatialParams
     image: str
     """SHA-256 of the original bytes."""
@@ -64,9 +68,15 @@ class WorkerQueue:
         self.inbox = f"{self._scripts.prefix}inbox:{worker}"
         self.wake = f"{self._scripts.prefix}wake:{model}"
 
-    async def take(self, rows: int) -> list[Delivery]:
-        """Requests that cost about `rows` phrases: the last one may go beyond."""
-        return _deliveries(await self._scripts.run("take", self._worker, self._model, rows, ENTRY_VERSION))
+    async def take(self, rows: int, batch_rows: int) -> list[Delivery]:
+        """Requests that cost about so many phrases; the last one may go beyond.
+
+        Args:
+            rows: for interactive requests.
+            batch_rows: for batch requests, which are given only when no interactive one is.
+        """
+        answer = await self._scripts.run("take", self._worker, self._model, rows, batch_rows, ENTRY_VERSION)
+        return _deliveries(answer)
 
     async def reclaim(self) -> Delivery | None:
         """One request of a dead worker; it must run alone here."""
@@ -120,12 +130,16 @@ def _deliveries(answer: list[Any]) -> list[Delivery]:
 
 
 def _delivery(parts: list[Any], now_ms: int, now: float) -> Delivery:
-    name, attempt, admitted_ms, deadline_ms, tenant, task, params, image, traceparent = parts
+    name, attempt, admitted_ms, deadline_ms, tenant, task, priority, events, params, image, traceparent = (
+        parts
+    )
     return Delivery(
         id=name.decode(),
         attempt=attempt,
         tenant=tenant.decode(),
         task=task.decode(),
+        priority="batch" if priority == b"batch" else "interactive",
+        events=bool(events),
         params=decode_params(params),
         image=image.decode(),
         traceparent=traceparent.decode(),

@@ -19,7 +19,7 @@ def image_bytes(text: str, *, field: str) -> bytes:
     Missing padding, white space, the URL-safe alphabet and percent escapes are understood.
 
     Raises:
-        ProblemError: invalid-request: 400 for characters that base64 does not have, 422 for a remote URL.
+        ProblemError: invalid-request: 400 for characters that base64 does not have, 422 for any other URL.
     """
     scheme = _SCHEME.match(text[:64])
     if scheme is None:
@@ -27,8 +27,7 @@ def image_bytes(text: str, *, field: str) -> bytes:
     if scheme[1].lower() != "data":
         raise ProblemError(
             "invalid-request",
-            f"Fetching remote images ({scheme[1].lower()}:) is off on this server; send the image itself as "
-            "a data URI or base64.",
+            f"Images are not read from {scheme[1].lower()}: addresses; send the image itself as base64.",
             field=field,
         )
     return _data_uri(text, field)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 import msgspec
+from msgspec import UNSET
 
 from app.admission.messages import Completed, ObjectEvent
 from app.spatial.schemas import (
@@ -26,9 +27,20 @@ TRUNCATED = frozenset({"max_objects", "length", "deadline"})
 
 
 def build_answer(
-    task: Task, completed: Completed, *, request_id: str, phrases: Sequence[str], units: Units
+    task: Task,
+    completed: Completed,
+    *,
+    request_id: str,
+    phrases: Sequence[str],
+    units: Units,
+    image_id: str | None = None,
+    own_id: str | None = None,
 ) -> DetectAnswer | PointAnswer:
-    """The whole answer, its coordinates clamped to the image and never inverted."""
+    """The whole answer, its coordinates clamped to the image and never inverted.
+
+    Args:
+        own_id: the caller's name for its request.
+    """
     size = (completed.width, completed.height)
     found = [build_object(task, event, phrases, units, size) for event in completed.objects]
     infos = [
@@ -38,8 +50,9 @@ def build_answer(
     worst = max((info.finish_reason for info in infos), key=FROM_BEST_TO_WORST.index)
     common = {
         "request_id": request_id,
+        "id": UNSET if own_id is None else own_id,
         "model": completed.model,
-        "image": ImageInfo(width=completed.width, height=completed.height),
+        "image": ImageInfo(width=completed.width, height=completed.height, id=image_id),
         "phrases": infos,
         "finish_reason": worst,
         "truncated": any(info.truncated for info in infos),

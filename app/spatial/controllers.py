@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing
+from typing import Any, ClassVar
 
-from litestar import Controller, Request, Response, post
+import msgspec
+from litestar import Controller, MediaType, Request, Response, post
 from litestar.datastructures import State
 from litestar.response import Stream
 
+from app.access.caller import Caller, caller_of
+from app.access.gate import NEEDS
 from app.correlation import request_id_of
+from app.idempotency.replays import REPLAYED, Replays, key_of
+from app.images.service import ImageService
+from app.inference import Inference, disconnection
 from app.openapi import problem_responses
-from app.settings import Settings
-from app.spatial.bodies import read_request
 from app.spatial.documents import PROBLEMS, SpatialOperation
+from app.spatial.requests import SpatialRequest, read_request
 from app.spatial.schemas import DetectAnswer, PointAnswer, Task
-from app.spatial.service import SpatialService
+from app.spatial.service import Keep, Running, events_again
 
 _EVENT_STREAM = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
@@ -23,9 +31,11 @@ class SpatialController(Controller):
     """Both routes take the same request; the body is read here because it comes in three kinds."""
 
     tags = ("spatial",)
+    opt: ClassVar = {NEEDS: "infer"}
 
     @post(
         "/detect",
+        operation_id="detect",
         status_code=200,
         summary="Boxes around everything that a phrase names",
         operation_class=SpatialOperation,
@@ -37,6 +47,7 @@ class SpatialController(Controller):
 
     @post(
         "/point",
+        operation_id="point",
         status_code=200,
         summary="A point on everything that a phrase names",
         operation_class=SpatialOperation,
@@ -48,17 +59,65 @@ class SpatialController(Controller):
 
 
 async def _answer(task: Task, request: Request[Any, Any, Any], state: State) -> Response[Any]:
-    settings: Settings = state.settings
-    service: SpatialService = state.spatial
-    asked = await read_request(request, settings)
-    running = await service.submit(task, asked, request_id_of(request))
-    if asked.stream:
-        return Stream(
-            service.stream(running), media_type="text/event-stream", status_code=200, headers=_EVENT_STREAM
-        )
+    key = key_of(request)
+    asked = await read_request(request, state.settings)
+    caller = caller_of(request)
+    async with AsyncExitStack() as stack:
+        keep = _forget
+        if key is not None:
+            replays: Replays = state.replays
+            claim = await replays.claim(caller.tenant, task, key, await asyncio.to_thread(asked.fingerprint))
+            if isinstance(claim, bytes):
+                return _again(task, claim, asked.stream)
+            await stack.enter_async_context(claim)
+            keep = claim.keep
+        running = await _submit(task, asked, caller, request_id_of(request), state)
+        if asked.stream:
+            return _event_stream(_events(running, keep, stack.pop_all()))
+        inference: Inference = state.inference
+        completed = await inference.result(running.ticket, disconnection(request), asked.names)
+        answer = msgspec.json.encode(running.answer(completed))
+        await keep(answer)
+    return Response(answer, media_type=MediaType.JSON, status_code=200)
 
-    async def disconnected() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
 
-    return Response(await service.wait(running, disconnected), status_code=200)
+async def _submit(
+    task: Task, asked: SpatialRequest, caller: Caller, request_id: str, state: State
+) -> Running:
+    images: ImageService = state.images
+    inference: Inference = state.inference
+    picture = await images.picture(asked.source, caller.tenant, asked.remaining_s)
+    ticket = await inference.submit(
+        task,
+        asked.params(picture),
+        picture,
+        caller,
+        model=asked.model,
+        timeout_s=asked.remaining_s,
+        priority=asked.priority,
+        events=asked.stream,
+    )
+    return Running(ticket, task, asked, picture, request_id)
+
+
+async def _events(running: Running, keep: Keep, stack: AsyncExitStack) -> AsyncGenerator[bytes, None]:
+    async with stack, aclosing(running.events(keep)) as events:
+        async for event in events:
+            yield event
+
+
+def _again(task: Task, answer: bytes, stream: bool) -> Response[Any]:
+    """An answer that was given before."""
+    if not stream:
+        return Response(answer, media_type=MediaType.JSON, status_code=200, headers=REPLAYED)
+    known = msgspec.json.decode(answer, type=DetectAnswer if task == "detect" else PointAnswer)
+    return _event_stream(events_again(known), REPLAYED)
+
+
+def _event_stream(events: Any, headers: dict[str, str] | None = None) -> Stream:
+    headers = {**_EVENT_STREAM, **(headers or {})}
+    return Stream(events, media_type="text/event-stream", status_code=200, headers=headers)
+
+
+async def _forget(answer: bytes) -> None:
+    """Where no key asks to keep it."""

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
-from litestar.openapi.spec import (
-    Example,
-    OpenAPIMediaType,
-    OpenAPIResponse,
-    OpenAPIType,
-    Operation,
-    Parameter,
-    RequestBody,
-    Schema,
+from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, OpenAPIType, Operation, Parameter, Schema
+
+from app.idempotency.replays import HEADER
+from app.openapi import (
+    ACCESS_PROBLEMS,
+    EXAMPLE_IMAGE,
+    IMAGE_BYTES,
+    IMAGE_TEXT,
+    MODEL,
+    NUMBER,
+    TIMEOUT,
+    image_bodies,
+    query_of_raw_bodies,
 )
-
-from app.spatial.schemas import DEFAULT_MAX_OBJECTS, MAX_OBJECTS, MAX_PHRASE_CHARS, MAX_PHRASES
+from app.spatial.schemas import (
+    DEFAULT_MAX_OBJECTS,
+    MAX_NAME_CHARS,
+    MAX_OBJECTS,
+    MAX_PHRASE_CHARS,
+    MAX_PHRASES,
+    Priority,
+    SpatialBody,
+    Units,
+)
 
 PROBLEMS = (
     "invalid-request",
@@ -26,11 +38,15 @@ PROBLEMS = (
     "unsupported-media",
     "image-too-large",
     "unknown-model",
+    "not-found",
+    "idempotency-in-flight",
+    "idempotency-mismatch",
     "tenant-queue-full",
     "queue-full",
     "unavailable",
     "worker-crashed",
     "deadline-exceeded",
+    *ACCESS_PROBLEMS,
 )
 
 _PHRASE = Schema(
@@ -40,10 +56,10 @@ _PHRASE = Schema(
     description="What to look for, such as `red circle`.",
 )
 _PHRASES = Schema(type=OpenAPIType.ARRAY, items=_PHRASE, min_items=1, max_items=MAX_PHRASES)
-_BASE64 = Schema(type=OpenAPIType.STRING, description="A data URI or bare base64. Remote URLs are refused.")
-_BYTES = Schema(type=OpenAPIType.STRING, content_media_type="image/*")
+_IMAGE_ID = Schema(
+    type=OpenAPIType.STRING, max_length=MAX_NAME_CHARS, description="As `POST /v1/images` gave it."
+)
 _EVENTS = Schema(type=OpenAPIType.STRING, description="With `stream`: server-sent events.")
-_NUMBER = Schema(type=OpenAPIType.NUMBER)
 _ANYTHING = "Sent by Moondream's clients; without effect."
 
 _OPTIONS = {
@@ -56,7 +72,7 @@ _OPTIONS = {
     ),
     "region": Schema(
         type=OpenAPIType.ARRAY,
-        items=_NUMBER,
+        items=NUMBER,
         min_items=4,
         max_items=4,
         description="x_min, y_min, x_max, y_max in `units`; answers lie wholly inside.",
@@ -65,62 +81,79 @@ _OPTIONS = {
     "dedupe": Schema(
         type=OpenAPIType.BOOLEAN, default=True, description="Drop an object that repeats an earlier one."
     ),
-    "units": Schema(type=OpenAPIType.STRING, enum=["normalized", "pixels"], default="normalized"),
-    "timeout_s": Schema(type=OpenAPIType.NUMBER, exclusive_minimum=0),
+    "units": Schema(type=OpenAPIType.STRING, enum=[*get_args(Units)], default="normalized"),
+    "timeout_s": TIMEOUT,
+    "priority": Schema(
+        type=OpenAPIType.STRING,
+        enum=[*get_args(Priority)],
+        default="interactive",
+        description="Batch work yields to interactive work.",
+    ),
     "stream": Schema(
         type=OpenAPIType.BOOLEAN,
         default=False,
         description="Answer with server-sent events: `object` for each one found, then `done` with the whole "
         "answer or `error` with a problem document.",
     ),
-    "model": Schema(type=OpenAPIType.STRING, description="A name from `/v1/models`."),
+    "model": MODEL,
+    "adapter": Schema(
+        type=OpenAPIType.STRING,
+        min_length=1,
+        max_length=MAX_NAME_CHARS,
+        description="A fine-tuned variant of the model, of those that `/v1/models` lists.",
+    ),
+    "id": Schema(
+        type=OpenAPIType.STRING,
+        max_length=MAX_NAME_CHARS,
+        description="Your own name for the request; the answer repeats it.",
+    ),
 }
 _SETTINGS = Schema(
     type=OpenAPIType.OBJECT,
     description="As Moondream's clients send it: only `max_objects` has an effect.",
     properties={
         "max_objects": _OPTIONS["max_objects"],
-        "temperature": _NUMBER,
-        "top_p": _NUMBER,
+        "temperature": NUMBER,
+        "top_p": NUMBER,
         "max_tokens": Schema(type=OpenAPIType.INTEGER),
     },
     additional_properties=False,
 )
-_JSON = Schema(
-    type=OpenAPIType.OBJECT,
-    description="Exactly one of `image` and `image_url`, exactly one of `object` and `objects`.",
-    properties={
-        "image": _BASE64,
-        "image_url": _BASE64,
-        "object": _PHRASE,
-        "objects": _PHRASES,
-        **_OPTIONS,
-        "settings": _SETTINGS,
-        "reasoning": Schema(description=_ANYTHING),
-        "spatial_refs": Schema(description=_ANYTHING),
-    },
-    additional_properties=False,
-)
-_FORM = Schema(
-    type=OpenAPIType.OBJECT,
-    description="`object` may be repeated. A region is four numbers with commas between.",
-    properties={
-        "image": _BYTES,
-        "object": _PHRASES,
-        **_OPTIONS,
-        "region": Schema(type=OpenAPIType.STRING, examples=["0.1,0.2,0.8,0.9"]),
-    },
-    required=["image", "object"],
-    additional_properties=False,
-)
-_PIXEL = "data:image/png;base64,iVBORw0KGgo..."
+_JSON = {
+    "image": IMAGE_TEXT,
+    "image_url": IMAGE_TEXT,
+    "image_id": _IMAGE_ID,
+    "object": _PHRASE,
+    "objects": _PHRASES,
+    **_OPTIONS,
+    "settings": _SETTINGS,
+    "reasoning": Schema(description=_ANYTHING),
+    "spatial_refs": Schema(description=_ANYTHING),
+}
+_FORM = {
+    "image": IMAGE_BYTES,
+    "image_url": IMAGE_TEXT,
+    "image_id": _IMAGE_ID,
+    "object": _PHRASES,
+    **_OPTIONS,
+    "region": Schema(
+        type=OpenAPIType.STRING, description="Four numbers with commas between.", examples=["0.1,0.2,0.8,0.9"]
+    ),
+}
 _EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
-    "one": ("One phrase", {"image": _PIXEL, "object": "red circle"}),
-    "many": ("Several phrases, pixels, at most 5 each", {"image": _PIXEL, "objects": ["red circle", "star"],
-             "max_objects": 5, "units": "pixels"}),
-    "moondream": ("As Moondream's client sends it", {"image_url": _PIXEL, "object": "red circle",
+    "one": ("One phrase", {"image": EXAMPLE_IMAGE, "object": "red circle"}),
+    "many": ("Several phrases, pixels, at most 5 each", {"image": EXAMPLE_IMAGE, "max_objects": 5,
+             "objects": ["red circle", "star"], "units": "pixels"}),
+    "moondream": ("As Moondream's client sends it", {"image_url": EXAMPLE_IMAGE, "object": "red circle",
                   "settings": {"max_objects": 10}}),
 }  # fmt: skip
+_KEY = Parameter(
+    name=HEADER,
+    param_in="header",
+    required=False,
+    schema=Schema(type=OpenAPIType.STRING, pattern="^[\\x21-\\x7e]{1,255}$"),
+    description="A request sent again under the same key within 24 hours gets the answer of the first.",
+)
 
 
 @dataclass
@@ -128,30 +161,14 @@ class SpatialOperation(Operation):
     """Adds the bodies, which the handler reads itself, and the query that goes with a raw image."""
 
     def __post_init__(self) -> None:
-        examples = {
-            name: Example(summary=summary, value=value) for name, (summary, value) in _EXAMPLES.items()
-        }
-        self.request_body = RequestBody(
-            required=True,
-            content={
-                "application/json": OpenAPIMediaType(schema=_JSON, examples=examples),  # type: ignore[arg-type]
-                "multipart/form-data": OpenAPIMediaType(schema=_FORM),
-                "image/*": OpenAPIMediaType(schema=_BYTES),
-            },
+        self.request_body = image_bodies(
+            SpatialBody,
+            _JSON,
+            _FORM,
+            _EXAMPLES,
+            "Exactly one of `image`, `image_url` and `image_id`; exactly one of `object` and `objects`.",
         )
         answer = (self.responses or {}).get("200")
         if isinstance(answer, OpenAPIResponse) and answer.content is not None:
             answer.content["text/event-stream"] = OpenAPIMediaType(schema=_EVENTS)
-        query = {"object": _PHRASES, **_OPTIONS}
-        self.parameters = [
-            Parameter(
-                name=name,
-                param_in="query",
-                required=False,
-                schema=schema,
-                description="With a raw image body only.",
-                style="form",
-                explode=name != "region",
-            )
-            for name, schema in query.items()
-        ]
+        self.parameters = [_KEY, *query_of_raw_bodies({"object": _PHRASES, **_OPTIONS})]

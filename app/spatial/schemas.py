@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from app.admission.messages import Priority
 
 MAX_PHRASES = 32
 MAX_PHRASE_CHARS = 256
+MAX_NAME_CHARS = 256
 MAX_OBJECTS = 1000
 DEFAULT_MAX_OBJECTS = 50
 
@@ -28,12 +31,16 @@ class SamplingSettings(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class SpatialBody(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A request as JSON. Exactly one of `image` and `image_url`, exactly one of `object` and `objects`."""
+    """A request as JSON. Exactly one image, exactly one of `object` and `objects`."""
 
+    id: Annotated[str, Meta(max_length=MAX_NAME_CHARS)] | None = None
+    """The caller's own name for the request; the answer repeats it."""
     image: str | None = None
-    """A data URI or bare base64."""
+    """A data URI, bare base64, or the URL of an image where the server fetches such."""
     image_url: str | None = None
-    """The same under the name that Moondream's clients use. Remote URLs are refused."""
+    """The same under the name that Moondream's clients use."""
+    image_id: Annotated[str, Meta(max_length=MAX_NAME_CHARS)] | None = None
+    """An image that was uploaded before."""
     object: str | None = None
     objects: Annotated[list[str], Meta(min_length=1, max_length=MAX_PHRASES)] | None = None
     max_objects: ObjectCount | None = None
@@ -45,7 +52,11 @@ class SpatialBody(Struct, kw_only=True, forbid_unknown_fields=True):
     units: Units = "normalized"
     timeout_s: Annotated[float, Meta(gt=0)] | None = None
     stream: bool = False
+    priority: Priority = "interactive"
+    """Batch work yields to interactive work."""
     model: str | None = None
+    adapter: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)] | None = None
+    """A fine-tuned variant of the model."""
     settings: SamplingSettings | None = None
     reasoning: Any = None
     """Sent by Moondream's clients; without effect."""
@@ -107,6 +118,8 @@ class Metrics(Struct, frozen=True, kw_only=True):
 
 class _Answer(Struct, frozen=True, kw_only=True):
     request_id: str
+    id: str | UnsetType = UNSET
+    """The caller's own, where it sent one."""
     model: str
     image: ImageInfo
 

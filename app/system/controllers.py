@@ -5,12 +5,16 @@ from __future__ import annotations
 from litestar import Controller, HttpMethod, get, route
 from litestar.datastructures import State
 from msgspec import Struct
+from prometheus_client import CONTENT_TYPE_LATEST
 
+from app.access.gate import NEEDS, Gate
+from app.access.middleware import Access
 from app.admission.client import AdmissionClient
 from app.admission.errors import AdmissionError
 from app.admission.messages import WorkerModel
-from app.openapi import problem_responses
+from app.openapi import ACCESS_PROBLEMS, problem_responses
 from app.problems import ProblemError
+from app.system.metrics import exposition
 
 PROBED = [HttpMethod.GET, HttpMethod.HEAD]
 
@@ -44,12 +48,38 @@ class HealthController(Controller):
         responses=problem_responses("unavailable"),
     )
     async def readyz(self, state: State) -> Health:
-        """200 when Redis answers and a worker is alive, else a 503 problem that says which is missing."""
+        """200 when Redis answers, a worker is alive and keys can be checked; else a 503 that says why not."""
         client: AdmissionClient = state.client
         ready, reason = await client.ready()
         if not ready:
             raise ProblemError("unavailable", reason, retry_after_s=1)
+        gate: Gate | None = state.gate
+        if gate is not None and not await gate.reachable():
+            raise ProblemError("unavailable", "the database cannot be reached", retry_after_s=1)
         return Health()
+
+
+class MetricsController(Controller):
+    """Figures for Prometheus."""
+
+    tags = ("system",)
+    middleware = (Access(),)
+
+    @get(
+        "/metrics",
+        opt={NEEDS: "metrics"},
+        media_type=CONTENT_TYPE_LATEST,
+        summary="Figures for Prometheus",
+        responses=problem_responses(*ACCESS_PROBLEMS),
+    )
+    async def metrics(self, state: State) -> bytes:
+        """Of the queue, the workers, and this process's routes; no figure names a tenant or a key."""
+        client: AdmissionClient = state.client
+        try:
+            figures = await client.figures()
+        except AdmissionError:
+            figures = None
+        return exposition(state.http.registry, figures)
 
 
 class ModelController(Controller):
@@ -57,11 +87,13 @@ class ModelController(Controller):
 
     tags = ("system",)
 
-    @get("/models", summary="List the models", responses=problem_responses("unavailable"))
+    @get(
+        "/models",
+        operation_id="listModels",
+        summary="List the models",
+        responses=problem_responses(*ACCESS_PROBLEMS, "unavailable"),
+    )
     async def models(self, state: State) -> Models:
         """The models that live workers serve, their tasks, and how busy they are, counted in phrases."""
         client: AdmissionClient = state.client
-        try:
-            return Models(await client.models())
-        except AdmissionError as error:
-            raise ProblemError(error.problem, error.detail, retry_after_s=error.retry_after_s) from None
+        return Models(await client.models())

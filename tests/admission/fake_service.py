@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 
+from app import logs, tracing
 from app.admission.worker import work
 from app.serve import Commands, run_serve
 from app.settings import Settings
@@ -13,8 +15,11 @@ from tests.admission.fakes import FakeEngine, fake_decode
 
 
 def worker() -> int:
-    engine = FakeEngine()
-    asyncio.run(work(Settings.load(), lambda: engine, fake_decode))
+    settings = Settings.load()
+    logs.configure(settings.log_level, "worker")
+    tracing.configure("worker")
+    engine = FakeEngine(Path(settings.model).name)
+    asyncio.run(work(settings, lambda: engine, fake_decode))
     return 0
 
 

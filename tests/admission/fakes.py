@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,9 +29,11 @@ from app.problems import ProblemError
 from app.settings import Settings
 from engine.errors import EngineError
 from engine.events import EngineMetrics, Failed, Finished, Found, PhraseEnded
+from engine.stats import Stats
 from grammars.types import Box
 
 PATIENCE_S = 60.0
+PAGES = 100_000
 GATE = os.environ.get("FAKE_GATE", "/nonexistent")
 """A file; once it exists, the gate is open."""
 METRICS = EngineMetrics(
@@ -69,17 +72,27 @@ class FakeEngine:
     `runs` is the order in which requests began, `together` how many ran when each began.
     """
 
-    model_info = SimpleNamespace(name="tiny", family="fake", revision="0", tasks=("detect", "point"))
-
-    def __init__(self) -> None:
+    def __init__(self, name: str = "tiny") -> None:
+        self.model_info = SimpleNamespace(
+            name=name, family="fake", revision="0", tasks=("detect", "point"), adapters=()
+        )
         self.release = threading.Event()
         self.runs: list[tuple[str, ...]] = []
         self.together: list[int] = []
         self.cancelled: list[tuple[str, ...]] = []
         self.active = 0
         self.deadlines: list[float] = []
+        self.priorities: list[str] = []
         self.died = False
+        self.hangs = False
+        self.stands_still = False
+        self._steps = 0
         self._lock = threading.Lock()
+
+    @property
+    def steps(self) -> int:
+        self._steps += not self.stands_still
+        return self._steps
 
     def submit(self, request: Any, on_event: Callable[[Any], None]) -> Any:
         with self._lock:
@@ -87,9 +100,26 @@ class FakeEngine:
             self.active += 1
             self.together.append(self.active)
             self.deadlines.append(request.deadline)
+            self.priorities.append(request.priority)
         stop = threading.Event()
         threading.Thread(target=self._answer, args=(request, on_event, stop), daemon=True).start()
         return SimpleNamespace(cancel=stop.set)
+
+    def stats_soon(self) -> Any:
+        """Never answered while it `hangs`."""
+        counts: Future[Stats] = Future()
+        if not self.hangs:
+            counts.set_result(
+                Stats(
+                    rows_active=self.active, rows_max=8, waiting=0, pages_free=PAGES, pages_cached=0,
+                    pages_held=0, pages_total=PAGES, steps=self.steps, prefill_tokens=0, decode_tokens=0,
+                    idle_s=0.0,
+                )
+            )  # fmt: skip
+        return counts
+
+    def pages_for(self, max_objects: int) -> int:
+        return -(-max_objects // 10)
 
     def close(self) -> None:
         self.release.set()

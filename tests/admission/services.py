@@ -41,7 +41,7 @@ class Service:
     async def ready(self) -> None:
         """Waits for the line that says so."""
         async with asyncio.timeout(START_S):
-            while not (found := re.search(r"Pointbox is ready at (\S+) \(model tiny\)", self.text)):
+            while not (found := re.search(r"Pointbox is ready at (\S+) \(model .*\)", self.text)):
                 assert self.process.poll() is None, self.text
                 await asyncio.sleep(0.05)
         self.url = found[1]

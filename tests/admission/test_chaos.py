@@ -39,7 +39,9 @@ class Chaos:
         self.tickets.append(await ask(self.client, *phrases, image=kind, tenant=tenant, priority=priority))
 
     async def take(self, worker):
-        self.held[worker] += await self.queues[worker].take(self.dice.choice((1, 3, 8)))
+        self.held[worker] += await self.queues[worker].take(
+            self.dice.choice((1, 3, 8)), self.dice.choice((1, 8))
+        )
 
     async def reclaim(self, worker):
         delivery = await self.queues[worker].reclaim()
@@ -125,3 +127,4 @@ async def test_every_request_ends_once_whatever_happens(seed, client, redis, set
     assert await leftovers(redis, settings) == set()
     open_now = await redis.hgetall(f"pb1:{{{settings.namespace}}}:open")
     assert {int(n) for n in open_now.values()} == {0}
+    assert await redis.hvals(f"pb1:{{{settings.namespace}}}:waiting") == []

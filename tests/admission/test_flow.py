@@ -159,3 +159,13 @@ async def test_an_answer_is_found_by_its_id(client, start_work, settings):
     assert await answer(again) == done
     await other.close()
     assert len(work.engine.runs) == 1
+
+
+async def test_objects_that_nobody_follows_come_with_the_answer_alone(client, start_work, redis):
+    work = await start_work()
+    quiet, followed = await ask(client, "hold 1", events=False), await ask(client, "hold 2")
+    await until(lambda: followed._events)
+    assert not quiet._events
+    work.engine.release.set()
+    events = [event async for event in quiet.events()]
+    assert events[:-1] == [event async for event in followed.events()][:-1]

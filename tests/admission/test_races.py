@@ -15,6 +15,7 @@ from app.admission.messages import (
     Failure,
     Metrics,
     ObjectEvent,
+    PhraseEvent,
     WorkerInfo,
     encode,
 )
@@ -85,7 +86,7 @@ async def test_finish_and_cancel_race_has_one_winner(client, redis, settings, qu
     outcomes = set()
     for n in range(30):
         ticket = await ask(client, f"cat {n}")
-        (delivery,) = await queue.take(8)
+        (delivery,) = await queue.take(8, 8)
         done = completed((0.1, 0.1, 0.2, 0.2))
         finished, _ = await asyncio.gather(queue.finish(delivery, done), ticket.cancel())
         final = await answer(ticket)
@@ -104,7 +105,7 @@ async def test_events_of_an_old_attempt_and_after_the_end_are_refused(client, qu
     first, second = queue_of("w1"), queue_of("w2")
     await first.beat(info("w1"), [])
     ticket = await ask(client, "cat")
-    (old,) = await first.take(8)
+    (old,) = await first.take(8, 8)
     one, two = ObjectEvent(0, (0.1, 0.1, 0.2, 0.2), 0.9), ObjectEvent(0, (0.3, 0.3, 0.4, 0.4), 0.9)
     assert await first.emit(old, 0, [one])
     await report_gone(redis, settings.namespace, "w1")
@@ -119,14 +120,14 @@ async def test_events_of_an_old_attempt_and_after_the_end_are_refused(client, qu
     assert await second.emit(new, 0, [one, two]), "a repeated command whose reply was lost"
     done = completed(one.box, two.box)
     assert await second.finish(new, done)
-    assert [event async for event in ticket.events()] == [one, two, done]
+    assert [event async for event in ticket.events()] == [one, two, PhraseEvent(0, "stop"), done]
 
 
 async def test_an_old_attempt_is_refused_from_the_same_worker_too(client, queue_of, redis, settings):
     queue = queue_of("w1")
     await queue.beat(info("w1"), [])
     ticket = await ask(client, "cat")
-    (old,) = await queue.take(8)
+    (old,) = await queue.take(8, 8)
     await report_gone(redis, settings.namespace, "w1")  # which was wrong: it lives
     new = await queue.reclaim()
     assert new is not None
@@ -143,7 +144,7 @@ async def test_replies_to_an_api_that_is_gone_do_not_stay(settings, queue_of, re
     queue = queue_of("w1")
     await queue.beat(info("w1"), [])
     await ask(client, "cat")
-    (delivery,) = await queue.take(8)
+    (delivery,) = await queue.take(8, 8)
     for task in client._tasks:
         task.cancel()
     await asyncio.wait(client._tasks)
@@ -157,7 +158,7 @@ async def test_events_lost_on_the_way_are_in_the_answer(client, queue_of, redis)
     queue = queue_of("w1")
     await queue.beat(info("w1"), [])
     ticket = await ask(client, "cat")
-    (delivery,) = await queue.take(8)
+    (delivery,) = await queue.take(8, 8)
     one, two = ObjectEvent(0, (0.1, 0.1, 0.2, 0.2), 0.9), ObjectEvent(0, (0.3, 0.3, 0.4, 0.4), 0.9)
     await queue.emit(delivery, 0, [one])
     await until(lambda: ticket._events)
@@ -166,7 +167,7 @@ async def test_events_lost_on_the_way_are_in_the_answer(client, queue_of, redis)
         both.set(f"{client._prefix}result:{ticket.id}", encode(done))
         both.delete(f"{client._prefix}req:{ticket.id}")
         await both.execute()
-    assert [event async for event in ticket.events()] == [one, two, done]
+    assert [event async for event in ticket.events()] == [one, two, PhraseEvent(0, "stop"), done]
 
 
 async def test_submitting_an_id_twice_enqueues_once(client, start_work, redis, settings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import signal
 import socket
@@ -43,6 +44,21 @@ async def test_start_answer_and_an_orderly_end(number):
         assert (answer.status_code, len(answer.json()["objects"])) == (200, 3)
         assert await running.end(number) == 0
         wait_gone(pids)
+
+
+async def test_several_models_and_workers_on_one_machine(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    with service(fake("serve"), POINTBOX_MODEL=f"{folder},tiny", POINTBOX_WORKERS="2") as running:
+        await running.ready()
+        assert "(model mine, tiny)" in running.text, "callers need the name, not the folder"
+        async with http(running) as client:
+            models = (await client.get("/v1/models")).json()["models"]
+            assert [(model["name"], model["workers"]) for model in models] == [("mine", 2), ("tiny", 2)]
+            body = {"object": "cat", "image": base64.b64encode(picture()).decode()}
+            answers = [await client.post("/v1/detect", json=body | more) for more in ({}, {"model": "tiny"})]
+        assert [answer.json()["model"] for answer in answers] == ["mine", "tiny"]
+        assert await running.end(signal.SIGTERM) == 0
 
 
 async def test_sigterm_under_load_answers_everybody(gate):

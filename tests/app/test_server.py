@@ -41,7 +41,8 @@ async def test_the_schema() -> None:
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         schema = (await client.get("/schema")).json()
         assert (await client.get("/schema/openapi.json")).json() == schema
-    assert set(schema["paths"]) == {"/v1/detect", "/v1/point", "/v1/models", "/livez", "/readyz"}
+    subjects = {"/v1/detect", "/v1/point", "/v1/models", "/v1/images", "/v1/images/{image_id}"}
+    assert set(schema["paths"]) == subjects | {"/livez", "/readyz", "/metrics"}
     for path, items in (("/v1/detect", "objects"), ("/v1/point", "points")):
         operation = schema["paths"][path]["post"]
         content = operation["requestBody"]["content"]
@@ -53,6 +54,16 @@ async def test_the_schema() -> None:
         documented = json.dumps(operation["responses"])
         assert all(f"/problems/{slug}" in documented for slug in PROBLEMS)
         assert {"object", "region", "units", "stream"} <= {p["name"] for p in operation["parameters"]}
+
+
+async def test_other_paths_beside_the_schema_are_problems_too() -> None:
+    app = Correlation(create_app(Settings(redis_url="redis://127.0.0.1:1")))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:  # type: ignore[arg-type]
+        for path in ("/schema/redoc", "/schema/x.json", "/schema/a/b", "/schemas"):
+            response = await client.get(path)
+            assert response.status_code == 404
+            assert response.headers["content-type"] == "application/problem+json"
+            assert response.json()["type"] == "/problems/not-found"
 
 
 async def test_without_redis_it_lives_but_is_not_ready() -> None:
@@ -69,6 +80,7 @@ async def test_without_redis_it_lives_but_is_not_ready() -> None:
         ):
             assert response.status_code == 503
             assert response.json()["type"] == "/problems/unavailable"
+            assert "127.0.0.1" not in response.text  # where Redis lives is nobody's business
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

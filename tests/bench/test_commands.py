@@ -40,6 +40,8 @@ def test_pipeline_as_in_the_manual(capsys: pytest.CaptureFixture[str]) -> None:
         ("table --steps 0", "--steps"),
         ("throughput --concurrency 0", "--concurrency"),
         ("overhead --requests 0", "--requests"),
+        ("load --seconds 0", "--seconds"),
+        ("load --factor -1", "--factor"),
     ],
 )
 def test_bad_use_is_one_line(arguments: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,8 +59,11 @@ def test_overhead_is_what_is_left_of_the_wall_time() -> None:
     assert overhead.overhead_p50_ms <= overhead.overhead_p99_ms
     assert set(overhead.as_json()) == {
         "requests",
+        "image_kb",
         "wall_p50_ms",
         "wall_p99_ms",
+        "intake_p50_ms",
+        "engine_p50_ms",
         "overhead_p50_ms",
         "overhead_p99_ms",
     }

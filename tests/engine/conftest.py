@@ -38,6 +38,13 @@ def varied(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 
 @pytest.fixture(scope="session")
+def ragged(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """The KV of an image ends within a page."""
+    folder = tmp_path_factory.mktemp("ragged")
+    return loaded(random_checkpoint(folder, 5, mixing=0.3, endless=True, grid=5))
+
+
+@pytest.fixture(scope="session")
 def public(tmp_path_factory: pytest.TempPathFactory) -> Model:
     """Image and prompt one prefix; writes labels."""
     return loaded(public_checkpoint(tmp_path_factory.mktemp("public"), 2))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
 
 from engine.device.base import Event
 from engine.device.cpu import CpuDevice
-from engine.models.base import Model
+from engine.models.base import Encoded, Model, Pixels
 from tests.engine.asking import PATIENCE_S
 
 Work = Callable[[], None]
@@ -31,6 +31,9 @@ class Wrapped:
 
     def compute(self, work: Work, key: Hashable = None) -> Event:
         return self._real.compute(work, key)
+
+    def divide(self, items: int, size: int, work: Callable[[slice], None]) -> None:
+        self._real.divide(items, size, work)
 
     def copy(self, work: Work, after: Event) -> Event:
         return self._real.copy(work, after)
@@ -121,20 +124,20 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    def preprocess(self, image: Any) -> torch.Tensor:
+    def preprocess(self, image: Any) -> Pixels:
         self.preparing += 1
         assert self.prepare.wait(PATIENCE_S)
         return self._model.preprocess(image)
 
-    def encode_images(self, pixels: torch.Tensor) -> torch.Tensor:
+    def encode_images(self, pixels: Sequence[Pixels]) -> list[Encoded]:
         if self.image_error is not None:
             error, self.image_error = self.image_error, None
             raise error
         self.images += len(pixels)
         return self._model.encode_images(pixels)
 
-    def forward(self, embeds: torch.Tensor, paged: Any) -> torch.Tensor:
+    def forward(self, embeds: torch.Tensor, paged: Any, images: Any = None) -> torch.Tensor:
         if embeds.shape[1] == 1 and self.decode_error is not None:
             error, self.decode_error = self.decode_error, None
             raise error
-        return self._model.forward(embeds, paged)
+        return self._model.forward(embeds, paged, images)

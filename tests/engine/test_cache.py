@@ -13,7 +13,6 @@ from engine.request import Request
 from tests.engine.asking import ask_together, assert_at_rest, engine_on, picture, said
 
 ONE = Request("detect", picture(1), ("red circle",), max_objects=4, dedupe=False)
-IMAGE_TOKENS = 64
 
 
 def last_row_differs() -> list[np.ndarray]:
@@ -63,7 +62,11 @@ def test_the_same_image_again_is_there_already(endless: Model) -> None:
         first = engine.ask(ONE)
         again = engine.ask(replace(ONE, image=ONE.image.copy()))
         other = engine.ask(replace(ONE, phrases=("blue star",), task="point"))
-        assert [a.metrics.cached_tokens for a in (first, again, other)] == [0, IMAGE_TOKENS, IMAGE_TOKENS]
+        assert [a.metrics.cached_tokens for a in (first, again, other)] == [
+            0,
+            endless.image_tokens,
+            endless.image_tokens,
+        ]
         assert engine.counts().vision_images == 1
         assert said(again) == said(first)
         engine.clear_cache()
@@ -80,9 +83,24 @@ def test_many_phrases_pay_one_image(endless: Model) -> None:
         counts = engine.counts()
         assert_at_rest(engine)
     assert counts.vision_images == 1
-    assert counts.prefill_tokens == IMAGE_TOKENS + prompts
-    assert answer.metrics.input_tokens == 5 * IMAGE_TOKENS + prompts
-    assert answer.metrics.cached_tokens == 4 * IMAGE_TOKENS
+    assert counts.prefill_tokens == endless.image_tokens + prompts
+    assert answer.metrics.input_tokens == 5 * endless.image_tokens + prompts
+    assert answer.metrics.cached_tokens == 4 * endless.image_tokens
+
+
+def test_phrases_share_an_image_that_ends_within_a_page(ragged: Model) -> None:
+    """25 tokens in pages of 16: whoever goes on after them has a copy of the second page."""
+    phrases = ("red circle", "star", "a blue ring")
+    with engine_on(ragged) as engine:
+        alone = [engine.ask(replace(ONE, phrases=(phrase,))) for phrase in phrases]
+        engine.clear_cache()
+        images = engine.counts().vision_images
+        together = ask_together(engine, [replace(ONE, phrases=(phrase,)) for phrase in phrases])
+        assert engine.counts().vision_images == images + 1
+        assert sum(a.metrics.cached_tokens for a in together) == 2 * ragged.image_tokens
+        assert [said(a).places for a in together] == [said(a).places for a in alone]
+        assert len({said(a).places for a in alone}) > 1
+        assert_at_rest(engine)
 
 
 def test_requests_at_once_share_an_image_too(endless: Model) -> None:
@@ -111,10 +129,10 @@ def test_a_prompt_dependent_model_shares_vision_features_only(public: Model) -> 
 def test_pages_of_old_images_are_taken_when_needed(endless: Model) -> None:
     """Room for one answer of 20 pages and five images: the least recently used go first."""
     images = [picture(i) for i in range(8)]
-    with engine_on(endless, pages=1 + 20 + 5 * 4) as engine:
+    with engine_on(endless, pages=1 + 20 + 5 * -(-endless.image_tokens // 16)) as engine:
         first = [said(engine.ask(replace(ONE, image=image))) for image in images]
         assert engine.counts().vision_images == 8
-        assert engine.ask(replace(ONE, image=images[-1])).metrics.cached_tokens == IMAGE_TOKENS
+        assert engine.ask(replace(ONE, image=images[-1])).metrics.cached_tokens == endless.image_tokens
         assert engine.ask(replace(ONE, image=images[0])).metrics.cached_tokens == 0
         assert [said(engine.ask(replace(ONE, image=image))).places for image in images] == [
             s.places for s in first

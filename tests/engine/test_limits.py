@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import pytest
 
-from engine.engine import Engine
 from engine.executor import Placement
 from engine.loop import Mode
 from engine.models.base import Model
@@ -115,7 +114,7 @@ def test_padding_rows_stay_where_they_are(narrow: Model, mode: Mode, placement: 
     requests = [replace(LONG, image=picture(i)) for i in range(3)]
     with engine_on(narrow, mode=mode, placement=placement) as engine:
         expected = ask_together(engine, requests)
-        assert {answer.metrics.output_tokens for answer in expected} == {160 - 64 - 5}
+        assert {answer.metrics.output_tokens for answer in expected} == {160 - narrow.image_tokens - 5}
         for _ in range(2):
             assert_same(narrow, requests, ask_together(engine, requests), expected)
         assert_at_rest(engine)
@@ -135,8 +134,23 @@ def test_prefill_and_decode_take_turns(endless: Model) -> None:
 
 def test_one_prefill_takes_what_its_budget_holds(endless: Model) -> None:
     trace = Trace()
-    with Engine.load("tiny", trace=trace, prefill_tokens=64 + 5 * 8) as engine:
+    with engine_on(
+        endless, trace=trace, max_tokens=20, prefill_tokens=endless.image_tokens + 5 * 8
+    ) as engine:
         phrases = ("red circle",) * 8  # 5 tokens each, of one image
         engine.ask(Request("detect", picture(3), phrases))
         assert_at_rest(engine)
     assert trace.spans[0].rows == 8
+
+
+def test_counts_move_with_the_work_and_pages_for_covers_what_a_phrase_takes(varied: Model) -> None:
+    with engine_on(varied) as engine:
+        before = engine.stats_soon().result()
+        engine.ask(replace(LONG, max_objects=5))
+        after = engine.stats_soon().result()
+        assert after.steps > before.steps == 0
+        assert after.decode_tokens > 0
+        assert after.prefill_tokens >= varied.image_tokens
+        assert after.idle_s > before.idle_s
+        few, many = engine.pages_for(5), engine.pages_for(500)
+        assert varied.image_tokens / 16 < few <= many <= -(-varied.max_context // 16)

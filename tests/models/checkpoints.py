@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import PaliGemmaConfig, PaliGemmaForConditionalGeneration
 
 from engine.models.registry import CHECKPOINTS
@@ -17,7 +18,13 @@ FILES = ("tokenizer.json", "tokenizer_config.json", "processor_config.json", "ge
 
 
 def random_checkpoint(
-    folder: Path, seed: int, *, mixing: float = 1.0, endless: bool = False, context: int = 1024
+    folder: Path,
+    seed: int,
+    *,
+    mixing: float = 1.0,
+    endless: bool = False,
+    context: int = 1024,
+    grid: int = 8,
 ) -> Path:
     """The default architecture with random weights; lists of all lengths.
 
@@ -25,25 +32,50 @@ def random_checkpoint(
         last one alone, so that an answer repeats one object.
     endless: the end of the answer is never the likelier choice.
     context: tokens of image, prompt and answer at most.
+    grid: patches along a side of the image.
     """
     config = json.loads((TINY / "config.json").read_text(encoding="utf-8"))
     processor = json.loads((TINY / "processor_config.json").read_text(encoding="utf-8"))
     config["text_config"]["max_position_embeddings"] = context
+    _resize(config, processor, grid)
     return _write(folder, config, processor, seed, mixing, endless)
 
 
-def public_checkpoint(folder: Path, seed: int, *, mixing: float = 1.0) -> Path:
+def public_checkpoint(
+    folder: Path, seed: int, *, mixing: float = 1.0, gemma2: dict[str, object] | None = None
+) -> Path:
     """As the public PaliGemma checkpoints are: no dialect of ours, image and prompt one prefix.
 
     49 image tokens, which are no whole number of pages, and two key-value heads for four query heads.
+    gemma2: the decoder is one of Gemma 2, its text config with these changes.
     """
     config = json.loads((TINY / "config.json").read_text(encoding="utf-8"))
     processor = json.loads((TINY / "processor_config.json").read_text(encoding="utf-8"))
     del config["pointbox_dialect"], config["pointbox_prefix"]
-    config["vision_config"] |= {"image_size": 112, "num_image_tokens": 49}
-    config["text_config"] |= {"num_image_tokens": 49, "num_attention_heads": 4, "num_key_value_heads": 2}
-    processor["image_processor"] |= {"image_seq_length": 49, "size": {"height": 112, "width": 112}}
+    config["text_config"] |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+    if gemma2 is not None:
+        config["text_config"] |= {"model_type": "gemma2", "query_pre_attn_scalar": 64} | gemma2
+    _resize(config, processor, 7)
     return _write(folder, config, processor, seed, mixing, endless=False)
+
+
+def as_published(folder: Path) -> Path:
+    """The same weights under the names that the files on the hub have."""
+    weights = load_file(folder / "model.safetensors")
+    named = {
+        name.replace("vision_tower.", "vision_tower.vision_model."): tensor
+        for name, tensor in weights.items()
+    }
+    assert all(name.startswith(("language_model.model.", "vision_", "multi_")) for name in named)
+    save_file(named, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def _resize(config: dict, processor: dict, grid: int) -> None:
+    side, tokens = grid * config["vision_config"]["patch_size"], grid * grid
+    config["vision_config"] |= {"image_size": side, "num_image_tokens": tokens}
+    config["text_config"] |= {"num_image_tokens": tokens}
+    processor["image_processor"] |= {"image_seq_length": tokens, "size": {"height": side, "width": side}}
 
 
 def _write(folder: Path, config: dict, processor: dict, seed: int, mixing: float, endless: bool) -> Path:

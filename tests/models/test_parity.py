@@ -32,7 +32,7 @@ from tests.engine.asking import (
     places_of,
     tokens_of,
 )
-from tests.models.checkpoints import EOS_ID, TINY
+from tests.models.checkpoints import EOS_ID, TINY, as_published, public_checkpoint
 from tests.models.reference import CLOSE, Reference, Stock, first_difference
 from training.scenes import COLOURS, HELD_OUT, SHAPES, make_query, make_scene
 
@@ -172,3 +172,17 @@ def test_public_style(public_folder: Path) -> None:
             assert {o.label for o in (*answer.objects, *answer.points)} <= {question.phrase}
             assert (answer.finish_reason == "stop") == (reference.tokens[-1] == EOS_ID)
         assert_rare(differences, pairs)
+
+
+def test_names_of_the_public_files(tmp_path: Path) -> None:
+    """Weights named as on the hub are the same model."""
+    cpu = torch.device("cpu")
+    ours = load_model(str(public_checkpoint(tmp_path / "ours", 0)), cpu)
+    theirs = load_model(str(as_published(public_checkpoint(tmp_path / "theirs", 0))), cpu)
+    assert ours.info.revision != theirs.info.revision
+    request = questions(1)[0].request
+    given = []
+    for model in (ours, theirs):
+        with engine_on(model, max_tokens=SHORT) as engine:
+            given.append(places_of(items_of(engine.ask(request))))
+    assert given[0] == given[1] != []

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, cast
 
 import httpx
 from litestar import Litestar, Request, post
 
 from app.correlation import Correlation
 from app.errors import handlers
+from app.images.service import ImageService
+from app.images.store import ImageStore
+from app.inference import Inference
+from app.intake.addresses import Policy
+from app.intake.fetch import Fetcher
 from app.settings import Settings
-from app.spatial.bodies import read_request
+from app.spatial.requests import read_request
 from tests.intake.pictures import encode, plain
 
 LIMIT = 200_000
@@ -23,18 +28,24 @@ URI = f"data:image/jpeg;base64,{IMAGE}"
 @post("/", status_code=200)
 async def understood(request: Request[Any, Any, Any]) -> dict[str, Any]:
     asked = await read_request(request, Settings(max_timeout_s=100, default_timeout_s=60))
+    images = ImageService(cast(ImageStore, None), Fetcher(Policy(), LIMIT, 1.0), cast(Inference, None))
+    picture = await images.picture(asked.source, "anonymous", asked.remaining_s)
+    params = asked.params(picture)
     return {
-        "phrases": asked.params.phrases,
-        "max_objects": asked.params.max_objects,
-        "region": asked.params.region,
-        "min_score": asked.params.min_score,
-        "dedupe": asked.params.dedupe,
+        "phrases": params.phrases,
+        "max_objects": params.max_objects,
+        "region": params.region,
+        "min_score": params.min_score,
+        "dedupe": params.dedupe,
+        "adapter": params.adapter,
+        "priority": asked.priority,
+        "id": asked.id,
         "units": asked.units,
         "timeout_s": asked.timeout_s,
         "stream": asked.stream,
         "model": asked.model,
-        "size": [asked.header.width, asked.header.height],
-        "bytes": len(asked.image),
+        "size": [picture.width, picture.height],
+        "bytes": picture.size,
     }
 
 
@@ -73,4 +84,7 @@ FULL = {
     "timeout_s": 2.5,
     "stream": True,
     "model": "tiny",
+    "priority": "batch",
+    "adapter": "mine",
+    "id": "7 of 9",
 }

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.admission.messages import Completed, Failure, Metrics, ObjectEvent
+from app.inference import problem_of
 from app.spatial.answers import build_answer
 from app.spatial.schemas import DetectAnswer, PointAnswer
-from app.spatial.service import problem_of
 
 COORDINATE = st.floats(-0.5, 1.5)
 

@@ -23,6 +23,9 @@ async def test_defaults(client: httpx.AsyncClient) -> None:
         "timeout_s": 60.0,
         "stream": False,
         "model": None,
+        "priority": "interactive",
+        "adapter": None,
+        "id": None,
         "size": [100, 40],
         "bytes": len(PICTURE),
     }
@@ -52,6 +55,9 @@ async def test_every_field_reads_the_same_through_every_door(client: httpx.Async
             "timeout_s": 2.5,
             "stream": True,
             "model": "tiny",
+            "priority": "batch",
+            "adapter": "mine",
+            "id": "7 of 9",
             "size": [100, 40],
             "bytes": len(PICTURE),
         }

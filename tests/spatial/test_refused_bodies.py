@@ -43,7 +43,14 @@ REFUSED: list[tuple[dict[str, Any], int, str, str | None]] = [
     (body(settings={"beam": 3}), 422, "invalid-request", "settings.beam"),
     (body(settings=[]), 422, "invalid-request", "settings"),
     (body(colour="red"), 422, "invalid-request", "colour"),
-    (body(priority="batch"), 422, "invalid-request", "priority"),
+    (body(priority="urgent"), 422, "invalid-request", "priority"),
+    (body(adapter=""), 422, "invalid-request", "adapter"),
+    (body(id="x" * 257), 422, "invalid-request", "id"),
+    (body(id=7), 422, "invalid-request", "id"),
+    (body(image_id="abc"), 422, "invalid-request", "image_id"),
+    (body(image=..., image_url="http://" + "x" * 5000), 422, "invalid-request", "image_url"),
+    (body(image="http://example.org/a.png"), 422, "invalid-request", "image"),
+    (body(image="file:///etc/passwd"), 422, "invalid-request", "image"),
     (body(region=[0, 0, 1]), 422, "invalid-request", "region"),
     (body(region=[0.5, 0, 0.5, 1]), 422, "invalid-request", "region"),
     (body(region=[0, 0, 1, 1.001]), 422, "invalid-request", "region"),
@@ -64,6 +71,29 @@ async def test_refused_as_json(
     client: httpx.AsyncClient, sent: dict[str, Any], status: int, slug: str, field: str | None
 ) -> None:
     assert problem(await client.post("/", json=sent)) == (status, slug, field)
+
+
+@pytest.mark.parametrize(
+    ("twice", "field"),
+    [
+        ('"object": "x", "object": "y"', "object"),
+        ('"object": "x", "obj\\u0065ct": "x"', "object"),
+        ('"object": "x", "settings": {"max_objects": 1, "max_objects": 2}', "max_objects"),
+        ('"object": "x", "reasoning": [{"a": 1, "a": 1e5}]', "a"),
+    ],
+)
+async def test_a_field_given_twice(client: httpx.AsyncClient, twice: str, field: str) -> None:
+    content = f'{{"image": "{IMAGE}", {twice}}}'.encode()
+    response = await client.post("/", content=content, headers={"content-type": "application/json"})
+    assert problem(response) == (422, "invalid-request", field)
+    assert "twice" in response.json()["detail"]
+
+
+async def test_choices_are_told(client: httpx.AsyncClient) -> None:
+    response = await client.post("/", json=body(priority="urgent"))
+    assert response.json()["detail"].endswith("use interactive or batch.")
+    response = await client.post("/", json=body(units="metres"))
+    assert response.json()["detail"].endswith("use normalized or pixels.")
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,17 @@ import httpx
 import pytest
 from litestar import Litestar, get
 
+from app.access.caller import ANONYMOUS
 from app.admission.client import AdmissionClient, Ticket
 from app.admission.errors import UnknownModel
 from app.admission.messages import SpatialParams, WorkerModel
 from app.correlation import Correlation
 from app.errors import handlers
-from app.intake.sniff import Header
+from app.images.picture import Picture
+from app.inference import Inference
 from app.problems import ProblemError
 from app.settings import Settings
-from app.spatial.bodies import SpatialRequest
-from app.spatial.service import SpatialService, with_silences
+from app.spatial.service import with_silences
 
 
 async def slow_pair() -> AsyncIterator[str]:
@@ -73,7 +74,7 @@ class Queue:
         self.alive = True
         self.asked: list[str] = []
 
-    async def models(self) -> list[WorkerModel]:
+    async def models(self, max_age_s: float) -> list[WorkerModel]:
         tasks = ["detect", "point"]
         mine = WorkerModel(name="mine", family="x", revision="0", tasks=tasks, workers=1, capacity=8, load=0)
         return [mine] if self.alive else []
@@ -85,27 +86,29 @@ class Queue:
         return cast(Ticket, SimpleNamespace(id="1"))
 
 
-def asking(model: str | None = None) -> SpatialRequest:
-    params, header = SpatialParams(phrases=["x"]), Header("JPEG", 40, 100)
-    return SpatialRequest(params, b"", header, "normalized", 1.0, False, model, {})
+async def ask(inference: Inference, model: str | None = None) -> None:
+    params = SpatialParams(phrases=["x"])
+    await inference.submit(
+        "detect", params, Picture(b"", 40, 100), ANONYMOUS, model=model, timeout_s=1.0, priority="batch"
+    )
 
 
 async def test_the_default_model_keeps_its_name_while_its_worker_starts_again() -> None:
     queue = Queue()
-    service = SpatialService(cast(AdmissionClient, queue), Settings(model="/models/mine"))
-    await service.submit("detect", asking(), "id")
+    inference = Inference(cast(AdmissionClient, queue), Settings(model="/models/mine"))
+    await ask(inference)
     queue.alive = False
-    await service.submit("detect", asking(), "id")
+    await ask(inference)
     assert queue.asked == ["mine", "mine"]
 
 
 async def test_who_names_no_model_is_not_told_that_it_is_unknown() -> None:
     queue = Queue()
     queue.alive = False
-    service = SpatialService(cast(AdmissionClient, queue), Settings(model="/models/mine"))
+    inference = Inference(cast(AdmissionClient, queue), Settings(model="/models/mine"))
     with pytest.raises(ProblemError) as refused:
-        await service.submit("detect", asking(), "id")
+        await ask(inference)
     assert (refused.value.slug, refused.value.field) == ("unavailable", None)
     with pytest.raises(ProblemError) as refused:
-        await service.submit("detect", asking("other"), "id")
+        await ask(inference, "other")
     assert (refused.value.slug, refused.value.field) == ("unknown-model", "model")

@@ -1,13 +1,15 @@
 -- ARGV: v id model priority tenant task params image size cost timeout_ms reply traceparent result_ttl
---       max_depth max_tenant_depth max_bytes max_tenant_bytes [bytes]
+--       events max_depth max_tenant_depth max_bytes max_tenant_bytes key [bytes]
 -- Returns {'admitted'}, {'open'} or {'answered', answer} for an id that is known already,
 -- {'need-image'}, {'unknown-model'}, {'no-worker'}, {'tenant-queue-full' | 'queue-full', seconds}.
 local v, id, model, priority, tenant, task, params, sha = unpack(ARGV, 1, 8)
 local size, cost, timeout_ms = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local reply, traceparent, result_ttl = unpack(ARGV, 12, 14)
-local limits = {depth = tonumber(ARGV[15]), tenant_depth = tonumber(ARGV[16]),
-                bytes = tonumber(ARGV[17]), tenant_bytes = tonumber(ARGV[18])}
-local bytes = ARGV[19]
+local events = ARGV[15]
+local limits = {depth = tonumber(ARGV[16]), tenant_depth = tonumber(ARGV[17]),
+                bytes = tonumber(ARGV[18]), tenant_bytes = tonumber(ARGV[19])}
+local key, bytes = ARGV[20], ARGV[21]
+local TIMEOUT_SHARE = 0.7 -- of its time a request may be expected to wait; the rest is for the work
 local now = now_ms()
 
 local answer = redis.call('GET', P .. 'result:' .. id)
@@ -32,16 +34,26 @@ local open = redis.call('HMGET', P .. 'open', 'depth', 'bytes', 'depth:' .. tena
 for i = 1, 4 do
   open[i] = tonumber(open[i] or 0)
 end
-local function full(kind, backlog)
-  local rate = measure(now, 0)
-  local seconds = rate > 0 and math.ceil(backlog / rate) or 5
-  return {kind, math.min(math.max(seconds, 1), 60)}
+local function full(kind, ms)
+  count(kind)
+  return {kind, math.min(math.max(math.ceil((ms or 5000) / 1000), 1), 60)}
 end
+local tenants = redis.call('LLEN', ring_key(model, priority))
 if open[3] >= limits.tenant_depth or open[4] + extra > limits.tenant_bytes then
-  return full('tenant-queue-full', open[3])
+  return full('tenant-queue-full', time_for(model, open[3] * math.max(tenants, 1)))
 end
 if open[1] >= limits.depth or open[2] + extra > limits.bytes then
-  return full('queue-full', open[1])
+  return full('queue-full', time_for(model, open[1]))
+end
+
+-- Whoever cannot be answered in time hears so at once. Tenants take turns, so a quiet one waits for few.
+local lane = lane_key(model, priority, tenant)
+local waiting, turns = queued(model, priority), redis.call('XLEN', lane) * tenants
+local before = priority == 'batch' and queued(model, 'interactive') or 0
+local wait = time_for(model, before + math.min(waiting, turns))
+if wait and wait > timeout_ms * TIMEOUT_SHARE then
+  local own = tenants > 1 and turns < waiting
+  return full(own and 'tenant-queue-full' or 'queue-full', wait - timeout_ms * TIMEOUT_SHARE)
 end
 if not stored and not bytes then
   return {'need-image'}
@@ -56,18 +68,23 @@ if redis.call('PTTL', image) < keep_ms then
   redis.call('PEXPIRE', image, keep_ms)
 end
 
-local lane = lane_key(model, priority, tenant)
+if not any_queued(model) then
+  begin_measure(model, now)
+end
+add_queued(model, priority, 1)
 if redis.call('EXISTS', lane) == 0 then
   redis.call('XGROUP', 'CREATE', lane, GROUP, '0', 'MKSTREAM')
   redis.call('RPUSH', ring_key(model, priority), tenant)
 end
 local deadline = now + timeout_ms
 local entry = redis.call('XADD', lane, '*', 'v', v, 'id', id, 'tenant', tenant, 'model', model, 'task', task,
-                         'params', params, 'image', sha, 'deadline_ms', int(deadline), 'traceparent', traceparent)
+                         'params', params, 'image', sha, 'deadline_ms', int(deadline), 'traceparent', traceparent,
+                         'events', events)
 redis.call('HSET', P .. 'req:' .. id, 'model', model, 'priority', priority, 'tenant', tenant, 'lane', lane,
            'entry', entry, 'image', sha, 'size', size, 'cost', cost, 'reply', reply, 'state', 'queued', 'attempt', 0,
-           'worker', '', 'result_ttl', result_ttl)
+           'worker', '', 'result_ttl', result_ttl, 'key', key)
 redis.call('ZADD', P .. 'deadlines', int(deadline), id)
 add_open(tenant, 1, extra)
 redis.call('XADD', P .. 'wake:' .. model, 'MAXLEN', 1, '*', 'id', id)
+count('admitted:' .. priority)
 return {'admitted'}

@@ -1,6 +1,7 @@
 -- ARGV: worker info ttl_ms model lease_ms v [id attempt]...
 -- Publishes the worker, keeps its requests its own, ends late ones.
--- Returns {1 if a dead worker left a request, else 0, [id of ours that is not ours any more]...}.
+-- Returns {1 if a dead worker left a request that is for this worker to run alone, else 0,
+--          [id of ours that is not ours any more]...}.
 local worker, info, ttl, model, lease, v = unpack(ARGV, 1, 6)
 local now = now_ms()
 redis.call('SET', P .. 'worker:' .. worker, info, 'PX', ttl)
@@ -19,11 +20,22 @@ for i = 7, #ARGV, 2 do
   end
 end
 
-local lost = 0
-for _, lane in ipairs(lanes(model)) do
-  if first_lost(lane, lease, v) then
-    lost = 1
-    break
+-- An idle worker may run it at once; of the busy ones a single one empties itself for it.
+local function for_us()
+  if #ARGV == 6 then
+    return true
   end
+  local ward = P .. 'ward:' .. model
+  redis.call('SET', ward, worker, 'NX', 'PX', lease)
+  if redis.call('GET', ward) ~= worker then
+    return false
+  end
+  redis.call('PEXPIRE', ward, lease)
+  return true
 end
-return {lost, unpack(gone)}
+
+local lost = false
+for _, lane in ipairs(lanes(model)) do
+  lost = lost or first_lost(lane, lease, v)
+end
+return {lost and for_us() and 1 or 0, unpack(gone)}

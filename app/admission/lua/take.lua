@@ -1,24 +1,15 @@
--- ARGV: worker model rows v
+-- ARGV: worker model rows batch_rows v
 -- Deficit round-robin over the tenants, interactive before batch. A tenant's turn adds QUANTUM phrases to
 -- its deficit; a turn cut short for want of rows goes on at the next call.
--- Returns {now, request...}; together they cost at most `rows` phrases, except that one request may pass it.
-local worker, model, rows, v = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+-- Returns {now, request...}, all of one priority; together they cost at most `rows` phrases, or `batch_rows`,
+-- except that one request may pass it.
+local worker, model, v = ARGV[1], ARGV[2], ARGV[5]
+local room = {interactive = tonumber(ARGV[3]), batch = tonumber(ARGV[4])}
+local rows
 local QUANTUM = 4
 local now = now_ms()
 local taken = {}
 sweep(now)
-
-local function last_delivered(lane)
-  for _, group in ipairs(redis.call('XINFO', 'GROUPS', lane)) do
-    local named = {}
-    for i = 1, #group, 2 do
-      named[group[i]] = group[i + 1]
-    end
-    if named['name'] == GROUP then
-      return named['last-delivered-id']
-    end
-  end
-end
 
 -- Looking before reading: an entry of another version must stay unclaimed.
 local function peek(lane)
@@ -69,6 +60,10 @@ local function waiting(ring, priority)
 end
 
 for _, priority in ipairs(PRIORITIES) do
+  if #taken > 0 then
+    break
+  end
+  rows = room[priority]
   local ring, turn = ring_key(model, priority), turn_key(model, priority)
   while rows > 0 and waiting(ring, priority) do
     for _ = 1, redis.call('LLEN', ring) do

@@ -1,0 +1,1 @@
+"""Who is calling, what they may do, and how much."""

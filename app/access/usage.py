@@ -1,0 +1,101 @@
+"""Counts of use go from Redis, where each is made with the final answer, into the database.
+
+Redis holds totals for a day, and the totals are written, not added: writing twice, from several processes, or
+again after a crash, changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from redis.asyncio import Redis
+from sqlalchemy import case, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from app.admission.connections import REDIS_ERRORS
+from app.admission.scripts import prefix
+from app.db.database import DATABASE_ERRORS, Database
+from app.db.models import ApiKey, KeyUsage
+
+RECORD_S = 5.0
+DAY_S = 86_400
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DayOfUse:
+    """What one key did on one UTC day: an outcome, phrases or tokens -> how many."""
+
+    day: datetime.date
+    tenant: str
+    prefix: str
+    numbers: dict[str, int]
+
+
+async def record_usage(redis: Redis, namespace: str, database: Database) -> None:
+    """Writes now and then, until cancelled; through any absence of either."""
+    while True:
+        try:
+            await write_usage(redis, namespace, database)
+        except (*REDIS_ERRORS, *DATABASE_ERRORS) as error:
+            log.warning("usage is not written", error=type(error).__name__)
+        await asyncio.sleep(RECORD_S)
+
+
+async def write_usage(redis: Redis, namespace: str, database: Database) -> None:
+    """Writes the totals of today and yesterday, by the clock of Redis."""
+    seconds, _ = await redis.time()
+    today = int(seconds) // DAY_S
+    for day in (today - 1, today):
+        counts: Any = await redis.hgetall(f"{prefix(namespace)}used:{day}")
+        if counts:
+            await _write_day(database, datetime.date.fromordinal(_EPOCH + day), counts)
+
+
+async def usage(database: Database, days: int) -> list[DayOfUse]:
+    """The latest `days` days, newest first, by tenant and key."""
+    since = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=days - 1)
+    total = func.sum(KeyUsage.number)
+    query = (
+        select(KeyUsage.day, ApiKey.tenant, ApiKey.prefix, KeyUsage.what, total)
+        .join(ApiKey, ApiKey.id == KeyUsage.key_id)
+        .where(KeyUsage.day >= since)
+        .group_by(KeyUsage.day, ApiKey.tenant, ApiKey.prefix, KeyUsage.what)
+        .order_by(KeyUsage.day.desc(), ApiKey.tenant, ApiKey.prefix)
+    )
+    found: dict[tuple[datetime.date, str, str], dict[str, int]] = {}
+    async with database.session() as session:
+        for day, tenant, key, what, number in await session.execute(query):
+            found.setdefault((day, tenant, key), {})[what] = int(number)
+    return [DayOfUse(*who, numbers) for who, numbers in found.items()]
+
+
+async def _write_day(database: Database, day: datetime.date, counts: dict[bytes, bytes]) -> None:
+    since = counts.pop(b"since").decode()
+    rows = [_row(day, since, name.decode(), int(number)) for name, number in counts.items()]
+    insert = (sqlite if database.is_sqlite else postgresql).insert(KeyUsage)
+    higher = case((insert.excluded.number > KeyUsage.number, insert.excluded.number), else_=KeyUsage.number)
+    upsert = insert.on_conflict_do_update(
+        index_elements=list(KeyUsage.__mapper__.primary_key), set_={"number": higher}
+    )
+    async with database.session() as session, session.begin():
+        known = await _known(session, {row["key_id"] for row in rows})
+        if mine := [row for row in rows if row["key_id"] in known]:
+            await session.execute(upsert, mine)
+
+
+async def _known(session: Any, ids: Iterable[str]) -> set[str]:
+    """Those of the ids that this database has: another one may share the Redis."""
+    return set(await session.scalars(select(ApiKey.id).where(ApiKey.id.in_(ids))))
+
+
+def _row(day: datetime.date, since: str, name: str, number: int) -> dict[str, Any]:
+    key_id, _, what = name.partition(":")
+    return {"key_id": key_id, "day": day, "since": since, "what": what, "number": number}

@@ -1,0 +1,113 @@
+"""The three ways to send an image, JSON, multipart and the raw bytes, become the fields of one Struct."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from litestar import Request
+from litestar.datastructures import UploadFile
+
+from app.problems import ProblemError
+from app.strict_json import decode_json, validation_problem
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+IMAGE_FIELDS = ("image", "image_url", "image_id")
+INLINE_BYTES = 256 * 1024
+"""Longer bodies are looked at on another thread, so that nobody else waits for them."""
+_LISTS = ("object", "objects")
+
+
+async def read_body(request: Request[Any, Any, Any], kind: type[T]) -> tuple[T, bytes | None]:
+    """The fields of a request, and its image where that came as bytes.
+
+    Raises:
+        ProblemError: with the field that is wrong.
+    """
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise _unsupported(f"Bodies with content-encoding {encoding!r} are not read; send it plain.")
+    content = await request.body()
+    if not content:
+        raise ProblemError("invalid-image", "The body is empty: it has no image.", field="image")
+    sent = request.content_type[0]
+    query = request.scope["query_string"].decode("latin-1")
+    if sent.startswith("image/") or sent == "application/octet-stream":
+        return _from_query(query, kind), content
+    form = sent == "multipart/form-data"
+    json = sent == "application/json" or (sent.startswith("application/") and sent.endswith("+json"))
+    if not (form or json):
+        raise _unsupported(
+            f"The content type {sent or '(none)'!r} is not read. Send application/json, multipart/form-data, "
+            "or the image itself as image/*."
+        )
+    if query:
+        name = query.partition("=")[0]
+        invalid("Query parameters go with a raw image body only; send this as a field.", name)
+    if form:
+        return await _from_form(request, kind)
+    if len(content) <= INLINE_BYTES:
+        return decode_json(content, kind), None
+    return await asyncio.to_thread(decode_json, content, kind), None
+
+
+def invalid(detail: str, field: str) -> NoReturn:
+    """Raises the problem of one wrong field."""
+    raise ProblemError("invalid-request", detail, field=field)
+
+
+def _from_query(query: str, kind: type[T]) -> T:
+    try:
+        fields = parse_qsl(query, keep_blank_values=True, errors="strict")
+    except UnicodeDecodeError:
+        detail = "The query is not UTF-8 text with percent escapes."
+        raise ProblemError("invalid-request", detail, status=400) from None
+    if any(name in IMAGE_FIELDS for name, _ in fields):
+        invalid("The body is the image; there is no other one in the query.", "image")
+    return _from_texts(fields, kind)
+
+
+async def _from_form(request: Request[Any, Any, Any], kind: type[T]) -> tuple[T, bytes | None]:
+    try:
+        form = await request.form()
+    except (UnicodeError, LookupError):  # the sender names the charset, and Python has odd ones
+        raise ProblemError("invalid-request", "A field of the form is not UTF-8 text.", status=400) from None
+    texts: list[tuple[str, str]] = []
+    upload: bytes | None = None
+    try:
+        for name, value in form.multi_items():
+            if not isinstance(value, UploadFile):
+                texts.append((name, value))
+            elif name != "image" or upload is not None:
+                invalid("One file is read, named `image`.", name)
+            else:
+                upload = await value.read()
+    finally:
+        await form.close()
+    return _from_texts(texts, kind), upload
+
+
+def _from_texts(fields: Iterable[tuple[str, str]], kind: type[T]) -> T:
+    """Query parameters or form fields. `object` and `objects` may repeat; a region is `0.1,0.2,0.8,0.9`."""
+    values: dict[str, Any] = {}
+    for name, text in fields:
+        if name in _LISTS:
+            values.setdefault("objects", []).append(text)
+        elif name in values:
+            invalid("The field is given twice.", name)
+        else:
+            values[name] = text.split(",") if name == "region" else text
+    if len(values.get("objects", ())) == 1:
+        values["object"] = values.pop("objects")[0]
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise validation_problem(error, kind) from None
+
+
+def _unsupported(detail: str) -> ProblemError:
+    return ProblemError("unsupported-media", detail)

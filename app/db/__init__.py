@@ -1,0 +1,1 @@
+"""The database: keys and their use. SQLite in a file, or PostgreSQL."""

@@ -1,0 +1,81 @@
+"""Connections to the database that the settings name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, event, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+
+from app.settings import Settings, SettingsError
+
+DATABASE_ERRORS = (SQLAlchemyError, OSError)
+"""What a query raises when the database is away."""
+CONNECT_TIMEOUT_S = 5
+COMMAND_TIMEOUT_S = 10
+_SQLITE, _POSTGRES = "sqlite+aiosqlite", "postgresql+asyncpg"
+_DRIVERS = {"sqlite": _SQLITE, "postgresql": _POSTGRES, "postgres": _POSTGRES}
+
+
+class Database:
+    """An engine and its sessions: `async with database.session() as session, session.begin(): ...`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.url = url_of(settings)
+        self.engine = _engine(self.url)
+        self.session: async_sessionmaker[AsyncSession] = async_sessionmaker(
+            self.engine, expire_on_commit=False
+        )
+
+    @property
+    def is_sqlite(self) -> bool:
+        """A file that this machine owns, as opposed to a server."""
+        return self.url.get_backend_name() == "sqlite"
+
+    async def close(self) -> None:
+        """Closes its connections."""
+        await self.engine.dispose()
+
+
+def url_of(settings: Settings) -> URL:
+    """The URL with the driver we use; without `database_url`, a file in the data folder.
+
+    Raises:
+        SettingsError: the URL cannot be read or names a database of another kind.
+    """
+    if not settings.database_url:
+        file = Path(settings.data_dir).expanduser() / "pointbox.db"
+        return URL.create(_SQLITE, database=str(file))
+    try:
+        url = make_url(settings.database_url)
+    except (ArgumentError, ValueError):
+        raise SettingsError(
+            "database_url cannot be read: it should look like postgresql://USER@HOST/NAME"
+        ) from None
+    kind = url.drivername.partition("+")[0]
+    if kind not in _DRIVERS:
+        raise SettingsError(f"database_url must start with sqlite:// or postgresql://, not {kind}://")
+    url = url.set(drivername=_DRIVERS[kind])
+    if "sslmode" in url.query:  # asyncpg's name for what libpq calls sslmode
+        mode = url.query["sslmode"]
+        url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
+    return url
+
+
+def _engine(url: URL) -> AsyncEngine:
+    if url.get_backend_name() != "sqlite":
+        limits = {"timeout": CONNECT_TIMEOUT_S, "command_timeout": COMMAND_TIMEOUT_S}
+        return create_async_engine(url, pool_pre_ping=True, connect_args=limits)
+    engine = create_async_engine(url)
+    event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    """Several processes share the file: readers and a writer do not block each other in WAL mode."""
+    cursor = connection.cursor()
+    for pragma in ("busy_timeout = 5000", "journal_mode = WAL", "foreign_keys = ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()

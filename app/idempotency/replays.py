@@ -1,0 +1,125 @@
+"""Answers kept under the key that a caller chose for its request, for a day."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import secrets
+from importlib.resources import files
+from types import TracebackType
+from typing import Any
+
+import anyio
+import structlog
+from litestar import Request
+from redis.asyncio import Redis
+
+from app.admission.connections import REDIS_ERRORS
+from app.admission.errors import Unavailable
+from app.admission.scripts import prefix
+from app.problems import ProblemError
+
+HEADER = "Idempotency-Key"
+REPLAYED = {"Idempotent-Replayed": "true"}
+"""On an answer that was given before."""
+KEEP_S = 24 * 3600
+LEASE_S = 10.0
+"""A key whose holder died is free again after this long."""
+_ACCEPTABLE = re.compile(r"[\x21-\x7e]{1,255}")
+_LUA = files("app.idempotency").joinpath("lua")
+
+log = structlog.get_logger(__name__)
+
+
+def key_of(request: Request[Any, Any, Any]) -> str | None:
+    """The Idempotency-Key of a request, None when it has none.
+
+    Raises:
+        ProblemError: invalid-request: it cannot be a key.
+    """
+    key = request.headers.get(HEADER)
+    if key is not None and not _ACCEPTABLE.fullmatch(key):
+        detail = "An Idempotency-Key has 1 to 255 visible ASCII characters."
+        raise ProblemError("invalid-request", detail, field=HEADER)
+    return key
+
+
+class Claim:
+    """The right to answer for a key. An async context manager: left without `keep`, the key is free again."""
+
+    def __init__(self, redis: Redis, script: Any, key: str, token: str) -> None:
+        self._redis = redis
+        self._script = script
+        self._key = key
+        self._token = token
+        self._renewing: asyncio.Task[None] | None = None
+        self._kept = False
+
+    async def keep(self, answer: bytes) -> None:
+        """From now on this is the answer. Its caller gets it even when Redis is away and cannot keep it."""
+        self._kept = True
+        await self._settle("keep", KEEP_S * 1000, answer)
+
+    async def __aenter__(self) -> Claim:
+        self._renewing = asyncio.create_task(self._renew())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._renewing is not None
+        self._renewing.cancel()
+        if not self._kept:
+            with anyio.CancelScope(shield=True):  # the caller's hanging up may be what ends us
+                await self._settle("free")
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(LEASE_S / 3)
+            await self._settle("renew", round(LEASE_S * 1000))
+
+    async def _settle(self, *what: str | bytes | int) -> None:
+        try:
+            await self._script(keys=[self._key], args=[self._token, *what])
+        except REDIS_ERRORS as error:
+            log.warning("an idempotency key could not be settled", what=what[0], error=str(error))
+
+
+class Replays:
+    """One per API process."""
+
+    def __init__(self, redis: Redis, namespace: str) -> None:
+        self._redis = redis
+        self._prefix = prefix(namespace)
+        self._claim, self._settle = (
+            redis.register_script(_LUA.joinpath(f"{name}.lua").read_text(encoding="utf-8"))
+            for name in ("claim", "settle")
+        )
+
+    async def claim(self, tenant: str, route: str, key: str, fingerprint: str) -> Claim | bytes:
+        """The answer that was given under this key, or the right to give it.
+
+        Args:
+            fingerprint: equal for equal requests.
+
+        Raises:
+            ProblemError: idempotency-in-flight: it is being worked on; idempotency-mismatch: the key was used
+                for something else. Unavailable.
+        """
+        name = f"{self._prefix}idempotency:{tenant}:{route}:{hashlib.sha256(key.encode()).hexdigest()}"
+        token = secrets.token_hex(16)
+        try:
+            kind, *answer = await self._claim(keys=[name], args=[fingerprint, token, round(LEASE_S * 1000)])
+        except REDIS_ERRORS as error:
+            log.warning("Redis cannot be reached", error=str(error))
+            raise Unavailable("Idempotency keys cannot be looked up.", retry_after_s=1.0) from error
+        if kind == b"answered":
+            return bytes(answer[0])
+        if kind == b"running":
+            detail = "The first request with this key is still running; ask again."
+            raise ProblemError("idempotency-in-flight", detail, field=HEADER, retry_after_s=1.0)
+        if kind == b"mismatch":
+            detail = "This key was used for another request; use a new key for a new request."
+            raise ProblemError("idempotency-mismatch", detail, field=HEADER)
+        return Claim(self._redis, self._settle, name, token)

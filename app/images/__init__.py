@@ -1,0 +1,1 @@
+"""Image handles: send and prefill a picture once, ask about it often."""

@@ -1,0 +1,77 @@
+"""The routes below /images."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from litestar import Controller, Request, delete, post
+from litestar.datastructures import State
+from litestar.params import Parameter
+
+from app.access.caller import caller_of
+from app.access.gate import NEEDS
+from app.bodies import invalid, read_body
+from app.correlation import request_id_of
+from app.images.documents import DELETE_PROBLEMS, UPLOAD_PROBLEMS, ForgetOperation, UploadOperation
+from app.images.schemas import ImageBody, UploadedImage
+from app.images.service import ImageService
+from app.inference import disconnection
+from app.intake.sources import Stored, read_source
+from app.openapi import problem_responses
+from app.settings import Settings
+
+
+class ImageController(Controller):
+    """Send an image once and ask about it often."""
+
+    path = "/images"
+    tags = ("images",)
+    opt: ClassVar = {NEEDS: "infer"}
+
+    @post(
+        operation_id="uploadImage",
+        summary="Upload an image, to ask about it by its id",
+        operation_class=UploadOperation,
+        responses=problem_responses(*UPLOAD_PROBLEMS),
+    )
+    async def upload(self, request: Request[Any, Any, Any], state: State) -> UploadedImage:
+        """The image is decoded and prefilled before this answers, so the first question is already fast."""
+        service: ImageService = state.images
+        settings: Settings = state.settings
+        body, data = await read_body(request, ImageBody)
+        source = read_source({"image": body.image, "image_url": body.image_url}, data)
+        assert not isinstance(source, Stored)
+        timeout_s = body.timeout_s or settings.default_timeout_s
+        if not timeout_s <= settings.max_timeout_s:
+            invalid(f"At most {settings.max_timeout_s:g} seconds can be asked for.", "timeout_s")
+        kept, seen = await service.upload(
+            source, caller_of(request), disconnection(request), model=body.model, timeout_s=timeout_s
+        )
+        assert kept.id is not None
+        return UploadedImage(
+            request_id=request_id_of(request),
+            image_id=kept.id,
+            model=seen.model,
+            width=seen.width,
+            height=seen.height,
+            bytes=kept.size,
+            expires_in_s=settings.image_ttl_s,
+            notes=seen.notes,
+        )
+
+    @delete(
+        "/{image_id:str}",
+        operation_id="deleteImage",
+        operation_class=ForgetOperation,
+        summary="Forget an uploaded image",
+        responses=problem_responses(*DELETE_PROBLEMS),
+    )
+    async def forget(
+        self,
+        request: Request[Any, Any, Any],
+        state: State,
+        image_id: str = Parameter(description="As `POST /v1/images` gave it."),
+    ) -> None:
+        """Requests about the image that are under way still end well."""
+        service: ImageService = state.images
+        await service.drop(image_id, caller_of(request).tenant)

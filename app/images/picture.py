@@ -1,0 +1,23 @@
+"""The image that a request is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.admission.images import ImageRef
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An image with a readable header. `width` and `height` are those of the upright image, in pixels."""
+
+    data: bytes | ImageRef
+    width: int
+    height: int
+    id: str | None = None
+    """Where it was uploaded before."""
+
+    @property
+    def size(self) -> int:
+        """Of the original bytes."""
+        return self.data.size if isinstance(self.data, ImageRef) else len(self.data)

@@ -1,0 +1,122 @@
+"""Uploaded images in Redis, each known to its tenant only, until nobody used it for a while."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import secrets
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import anyio
+from redis.asyncio import Redis
+
+from app.admission.connections import REDIS_ERRORS
+from app.admission.errors import QueueFull, TenantQueueFull, Unavailable
+from app.admission.images import ImageRef
+from app.admission.scripts import prefix
+from app.images.picture import Picture
+from app.problems import ProblemError
+
+_LUA = files("app.images").joinpath("lua")
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much is kept, in bytes, and for how many seconds after the last use."""
+
+    bytes: int
+    tenant_bytes: int
+    ttl_s: float
+
+
+class ImageStore:
+    """Every method raises `Unavailable` when Redis is away."""
+
+    def __init__(self, redis: Redis, namespace: str, room: Room) -> None:
+        self._redis = redis
+        self._prefix = prefix(namespace)
+        self._room = room
+        common = _LUA.joinpath("common.lua").read_text(encoding="utf-8")
+        self._scripts = {
+            name: redis.register_script(common + _LUA.joinpath(f"{name}.lua").read_text(encoding="utf-8"))
+            for name in ("drop", "keep", "use")
+        }
+
+    async def keep(self, tenant: str, data: bytes, width: int, height: int) -> Picture:
+        """Keep an image under a new id that nobody can guess.
+
+        Args:
+            width, height: of the upright image, in pixels.
+
+        Raises:
+            TenantQueueFull, QueueFull: there is no room for it.
+        """
+        image_id, sha = secrets.token_urlsafe(18), hashlib.sha256(data).hexdigest()
+        room = self._room
+        kind, *seconds = await self._run(
+            *("keep", tenant, image_id, sha, len(data), width, height, round(room.ttl_s * 1000)),
+            *(room.bytes, room.tenant_bytes, data),
+        )
+        if kind == b"tenant-queue-full":
+            detail = f"Your uploaded images may have {room.tenant_bytes} bytes in all; delete some, or wait."
+            raise TenantQueueFull(detail, retry_after_s=float(seconds[0]))
+        if kind == b"queue-full":
+            raise QueueFull(
+                "There is no room for more uploaded images; wait.", retry_after_s=float(seconds[0])
+            )
+        return self._picture(tenant, image_id, sha, len(data), width, height)
+
+    async def use(self, tenant: str, image_id: str) -> Picture:
+        """The image, kept for another while.
+
+        Raises:
+            ProblemError: not-found: it never existed, has expired, or is another tenant's.
+        """
+        found = await self._run("use", tenant, image_id, round(self._room.ttl_s * 1000))
+        if not found:
+            raise unknown_image()
+        sha, size, width, height = found
+        return self._picture(tenant, image_id, sha.decode(), size, width, height)
+
+    async def drop(self, tenant: str, image_id: str) -> None:
+        """Forget the image; requests about it that are under way still end well.
+
+        Raises:
+            ProblemError: not-found, as for `use`.
+        """
+        if not await self._run("drop", tenant, image_id):
+            raise unknown_image()
+
+    async def forget(self, tenant: str, image_id: str) -> None:
+        """Drop it although the task that asks for it may be being cancelled; without Redis it expires."""
+        with anyio.CancelScope(shield=True), contextlib.suppress(Unavailable, ProblemError):
+            await self.drop(tenant, image_id)
+
+    def _picture(self, tenant: str, image_id: str, sha: str, size: int, width: int, height: int) -> Picture:
+        async def load() -> bytes:
+            try:
+                data: Any = await self._redis.get(f"{self._prefix}image:{tenant}:{sha}")
+            except REDIS_ERRORS as error:
+                raise _unavailable() from error
+            if data is None:
+                raise unknown_image()
+            return bytes(data)
+
+        return Picture(ImageRef(sha, size, load), width, height, image_id)
+
+    async def _run(self, name: str, *arguments: Any) -> Any:
+        try:
+            return await self._scripts[name](keys=[self._prefix], args=list(arguments))
+        except REDIS_ERRORS as error:
+            raise _unavailable() from error
+
+
+def unknown_image() -> ProblemError:
+    """The same for an id that never was, one that expired, and one of another tenant."""
+    return ProblemError("not-found", "There is no image with this id; upload it again.", field="image_id")
+
+
+def _unavailable() -> Unavailable:
+    return Unavailable("The image store cannot be reached.", retry_after_s=1.0)

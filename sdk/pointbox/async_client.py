@@ -1,0 +1,210 @@
+"""The client for asyncio. `client.py` is the same for threads and plain code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Literal, Self, Unpack, overload
+
+from pointbox.calls import DETECT, POINT, F, Model, Options, Phrases, R, Task, ask, forget, models, upload
+from pointbox.config import DEFAULT_RETRIES, DEFAULT_TIMEOUT_S, Config
+from pointbox.errors import NotFound
+from pointbox.events import Answering
+from pointbox.mapping import Counter, Outcome, Progress, map_tasks
+from pointbox.pictures import ImageHandle, ImageSource, prepare, size_of
+from pointbox.results import Detection, DetectResult, Point, PointResult
+from pointbox.sending_async import AsyncSender
+from pointbox.streams import AsyncStream
+
+
+class AsyncClient:
+    """Asks a Pointbox service from asyncio. Each event loop that uses it gets connections of its own.
+
+        async with AsyncClient() as client:
+            for box in await client.detect("street.jpg", ["car", "bicycle"]):
+                print(box.label, box.score, box.pixels)
+
+    Args:
+        url: where the service is; POINTBOX_URL, else http://127.0.0.1:8000.
+        api_key: sent as a bearer token; POINTBOX_API_KEY, else none.
+        model: for calls that name none; the service's own by default.
+        timeout: seconds that one call may take, its retries and pauses included.
+        retries: how often a call is sent again when the service is busy or the connection breaks.
+
+    Raises:
+        ValueError: one of these cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        model: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        retries: int = DEFAULT_RETRIES,
+    ) -> None:
+        self._config = Config.of(url, api_key, model, timeout, retries)
+        self._sender = AsyncSender(self._config)
+        self.images = AsyncImages(self._config, self._sender)
+        """Leave images with the service and ask about them often."""
+
+    @overload
+    async def detect(
+        self,
+        image: ImageSource,
+        phrases: Phrases,
+        *,
+        stream: Literal[False] = False,
+        **options: Unpack[Options],
+    ) -> DetectResult: ...
+    @overload
+    async def detect(
+        self, image: ImageSource, phrases: Phrases, *, stream: Literal[True], **options: Unpack[Options]
+    ) -> AsyncStream[Detection, DetectResult]: ...
+    async def detect(
+        self, image: ImageSource, phrases: Phrases, *, stream: bool = False, **options: Unpack[Options]
+    ) -> DetectResult | AsyncStream[Detection, DetectResult]:
+        """Boxes around everything that the phrases name.
+
+        Args:
+            image: a path, the bytes of an image file, a PIL image, a uint8 RGB array, a URL or a handle.
+            phrases: one, or up to 32 that are answered together.
+            stream: iterate (`async for`) over the boxes while the service finds them.
+            options: see `Options`.
+
+        Raises:
+            PointboxError: there is no answer; its subclasses say why.
+            OSError, TypeError, ValueError: the image cannot be read, or an option is not known.
+        """
+        return await self._ask(DETECT, image, phrases, stream, options)
+
+    @overload
+    async def point(
+        self,
+        image: ImageSource,
+        phrases: Phrases,
+        *,
+        stream: Literal[False] = False,
+        **options: Unpack[Options],
+    ) -> PointResult: ...
+    @overload
+    async def point(
+        self, image: ImageSource, phrases: Phrases, *, stream: Literal[True], **options: Unpack[Options]
+    ) -> AsyncStream[Point, PointResult]: ...
+    async def point(
+        self, image: ImageSource, phrases: Phrases, *, stream: bool = False, **options: Unpack[Options]
+    ) -> PointResult | AsyncStream[Point, PointResult]:
+        """A point on everything that the phrases name; everything else is as with `detect`."""
+        return await self._ask(POINT, image, phrases, stream, options)
+
+    @overload
+    def map(
+        self,
+        images: Iterable[ImageSource] | AsyncIterable[ImageSource],
+        phrases: Phrases,
+        *,
+        task: Literal["detect"] = "detect",
+        concurrency: int = 8,
+        progress: Callable[[Progress], object] | None = None,
+        **options: Unpack[Options],
+    ) -> AsyncIterator[Outcome[DetectResult]]: ...
+    @overload
+    def map(
+        self,
+        images: Iterable[ImageSource] | AsyncIterable[ImageSource],
+        phrases: Phrases,
+        *,
+        task: Literal["point"],
+        concurrency: int = 8,
+        progress: Callable[[Progress], object] | None = None,
+        **options: Unpack[Options],
+    ) -> AsyncIterator[Outcome[PointResult]]: ...
+    def map(
+        self,
+        images: Iterable[ImageSource] | AsyncIterable[ImageSource],
+        phrases: Phrases,
+        *,
+        task: Literal["detect", "point"] = "detect",
+        concurrency: int = 8,
+        progress: Callable[[Progress], object] | None = None,
+        **options: Unpack[Options],
+    ) -> AsyncIterator[Any]:
+        """The same question about many images, several at a time; outcomes come in the order of `images`.
+
+        An image that fails has an outcome with its `error`; the others go on. `images` may be a generator: it
+        is read only a little ahead.
+
+        Args:
+            task: detect or point.
+            concurrency: how many calls run at the same time.
+            progress: called each time that some image is done.
+        """
+        if concurrency < 1:
+            raise ValueError(f"concurrency must be 1 or more, not {concurrency}.")
+        counter = Counter(images, progress)
+        if task == "detect":
+            return map_tasks(
+                lambda image: self.detect(image, phrases, **options), images, concurrency, counter
+            )
+        return map_tasks(lambda image: self.point(image, phrases, **options), images, concurrency, counter)
+
+    async def models(self) -> list[Model]:
+        """The models that can be asked for now."""
+        return await self._sender.send(models(self._config))
+
+    async def close(self) -> None:
+        """Close the connections. A closed client cannot be used again."""
+        await self._sender.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._config.url!r})"
+
+    async def _ask(
+        self, task: Task[F, R], image: ImageSource, phrases: Phrases, stream: bool, options: Options
+    ) -> R | AsyncStream[F, R]:
+        prepared = await asyncio.to_thread(prepare, image)
+        call = ask(task, self._config, prepared, phrases, options, stream=stream)
+        if stream:
+            answering = Answering(task, image, size_of(prepared), call.id)
+            return AsyncStream(answering, await self._sender.stream(call))
+        result = await self._sender.send(call)
+        result.with_source(image)
+        return result
+
+
+class AsyncImages:
+    """Images that stay with the service for a while: prepared once, asked about often."""
+
+    def __init__(self, config: Config, sender: AsyncSender) -> None:
+        self._config = config
+        self._sender = sender
+
+    async def upload(self, image: ImageSource) -> ImageHandle:
+        """Leave an image with the service; its handle takes the place of the image in calls.
+
+        Every use keeps it alive longer; a call with one that has expired raises `NotFound`.
+        """
+        prepared = await asyncio.to_thread(prepare, image)
+        if isinstance(prepared, ImageHandle):
+            return prepared
+        return await self._sender.send(upload(self._config, prepared))
+
+    async def delete(self, image: ImageHandle | str) -> None:
+        """Take an image away before it expires. One that is gone already is no error.
+
+        Args:
+            image: a handle, or its `image_id`.
+        """
+        with suppress(NotFound):
+            await self._sender.send(forget(self._config, image))

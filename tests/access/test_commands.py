@@ -1,0 +1,82 @@
+"""`pointbox keys` and `pointbox db`, as a person uses them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("POINTBOX_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("POINTBOX_DATABASE_URL", raising=False)
+    return tmp_path / "data"
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_a_key_from_its_making_to_its_end(capsys: pytest.CaptureFixture[str], data: Path) -> None:
+    choices = ("--scopes", "infer,jobs", "--rate", "60", "--concurrency", "4", "--expires", "90d")
+    assert run("keys", "create", "--tenant", "acme", "--name", "tests", *choices) == 0
+    made = capsys.readouterr()
+    key = made.out.strip()
+    assert key.startswith("pb_")
+    assert key not in made.err
+    assert "not shown again" in made.err
+    assert run("keys", "list") == 0
+    listed = capsys.readouterr().out
+    assert "acme" in listed
+    assert key not in listed
+    assert run("keys", "list", "--json") == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["key"], row["tenant"], row["scopes"]) == (key[:11], "acme", "infer jobs")
+    assert (row["rate_per_minute"], row["concurrency"], row["state"]) == (60, 4, "works")
+    assert run("keys", "revoke", key[:11]) == 0
+    assert run("keys", "list", "--json") == 0
+    assert '"state": "revoked"' in capsys.readouterr().out
+    assert not any(key.encode() in file.read_bytes() for file in data.iterdir())
+
+
+def test_nothing_yet(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, says in (("list", "no keys"), ("usage", "Nothing")):
+        assert run("keys", command) == 0
+        assert says in capsys.readouterr().out
+    assert run("keys", "usage", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert run("db", "upgrade") == 0
+    assert "version 0001" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("keys create", "--tenant"),
+        ("keys create --tenant anonymous", "another name"),
+        ("keys create --tenant a --expires soon", "90d"),
+        ("keys create --tenant a --scopes all", "there are infer"),
+        ("keys revoke pb_none", "keys list"),
+        ("serve --auth maybe", "--auth"),
+    ],
+)
+def test_mistakes_are_one_line(line: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*line.split()) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_a_database_that_is_away(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POINTBOX_DATABASE_URL", "postgresql://someone:secret@127.0.0.1:1/none")
+    assert run("keys", "list") == 2
+    error = capsys.readouterr().err
+    assert "the database cannot be used" in error
+    assert "secret" not in error
