@@ -181,7 +181,8 @@ class EngineLoop:
         elif self._ended:
             ask.fail(closed())
         elif not all(self.scheduler.fits_ever(s) for s in prepared):
-            ask.fail(EngineError("too-large", "this request needs more KV pages than the engine has"))
+            reason = "this request needs more KV pages than the engine has: raise kv_memory"
+            ask.fail(EngineError("too-large", reason))
         else:
             for sequence in prepared:
                 self.scheduler.add(sequence)
@@ -229,6 +230,7 @@ class EngineLoop:
             for prefix in work.new_prefixes:
                 self.pool.forget_prefix(prefix)
                 lost |= {s.ask: None for s in self.scheduler.sequences() if s.prefix is prefix}
+            lost |= {s.ask: None for s in self.scheduler.forget_adapters(work)}
         memory = "out of memory" in str(error).lower()
         for ask in lost:
             ask.fail(EngineError("out-of-memory" if memory else "internal", f"the model failed: {error}"))

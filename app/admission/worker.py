@@ -40,13 +40,7 @@ def run_worker(settings: Settings) -> int:
     from engine.errors import EngineError
 
     def load() -> EngineLike:
-        return Engine.load(
-            settings.model,
-            device=settings.device,
-            mode=settings.mode,
-            max_batch=settings.max_batch,
-            batch_share=settings.batch_share,
-        )
+        return Engine.load(settings.model, **settings.engine_options)
 
     try:
         asyncio.run(work(settings, load, decode))

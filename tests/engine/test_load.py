@@ -15,7 +15,7 @@ from engine.models.base import Model
 from engine.request import Request
 from engine.trace import Span, Trace
 from grammars.types import TASKS
-from tests.engine.asking import SCHEDULES, ask_together, assert_at_rest, engine_on, picture
+from tests.engine.asking import SCHEDULES, ask_together, assert_at_rest, engine_on, holdings, picture
 from tests.engine.faulty import LateCopies
 from tests.models.sameness import assert_same
 from training.scenes import HELD_OUT, make_scene
@@ -135,9 +135,9 @@ def test_after_200_requests_all_counts_are_as_at_the_start(tiny: Model) -> None:
     with Engine.load("tiny") as engine:
         ask_together(engine, mixed(6))
         assert_at_rest(engine)
-        threads, stats = Counter(t.name for t in threading.enumerate()), engine.stats()
+        threads, stats = Counter(t.name for t in threading.enumerate()), holdings(engine)
         for _ in range(2):
             ask_together(engine, mixed(100))
         assert_at_rest(engine)
-        assert engine.stats() == stats
+        assert holdings(engine) == stats
         assert Counter(t.name for t in threading.enumerate()) == threads
