@@ -25,8 +25,6 @@ from engine.typed_sampling import make_sampler
 from grammars.cursors import Cursors, Rows
 
 Placement = Literal["host", "device"]
-TABLE_STEP = 4
-"""Where shapes may vary, block tables are read in widths that are multiples of this many pages."""
 _UNTIMED = (0.0, 0.0)
 MICRO = 1_000_000
 """Temperature and top_p travel as whole millionths."""
@@ -53,7 +51,6 @@ class Executor:
         self._page_size = cache.page_size
         where = device.torch_device
         width = -(-model.max_context // cache.page_size)
-        width = -(-width // TABLE_STEP) * TABLE_STEP
         rows = max_batch + 1  # the last one is padding
         self._token_by_row = torch.zeros(rows, dtype=torch.int64, device=where)
         self._state_by_row = torch.zeros(rows, dtype=torch.int64, device=where)
@@ -203,8 +200,7 @@ class Executor:
         """Pages of the block table that a step reads whose rows are so long."""
         if self._device.fixed_shapes:
             return self._table_width
-        pages = -(-int(tokens.max()) // self._page_size)
-        return -(-pages // TABLE_STEP) * TABLE_STEP
+        return -(-int(tokens.max()) // self._page_size)
 
 
 def _fill_chance(slot: DecodeSlot, sequences: Listing[Sequence]) -> None:
