@@ -31,7 +31,6 @@ from engine.request import Request
 from engine.scheduler import Limits, Scheduler
 from engine.sequence import Ask, Sequence
 from engine.stats import Counts, Stats
-from grammars.cursors import Cursors
 
 PAGE_SIZE = 16
 T = TypeVar("T")
@@ -72,8 +71,8 @@ class Engine:
             options.prefill_tokens,
             options.batch_share,
         )
-        cursors = Cursors(model.grammar, options.max_batch + 1)
-        scheduler = Scheduler(self._pool, limits, cursors, model.grammar.has_labels)
+        cursors = model.grammar.cursors(options.max_batch + 1)
+        scheduler = Scheduler(self._pool, limits, cursors, model.grammar.has_runs)
         kv = model.kv
         cache = KvCache(kv.layers, pages, PAGE_SIZE, kv.kv_heads, kv.head_dim, kv.dtype, where)
         executor = Executor(model, device, cache, options.max_batch, options.placement)
@@ -249,7 +248,7 @@ class Engine:
 
 def _check(model: Model, options: Options) -> None:
     """Raises EngineError for a model that cannot run with these options."""
-    if options.placement == "device" and model.grammar.has_labels:
+    if options.placement == "device" and model.grammar.has_runs:
         raise EngineError(
-            "invalid-request", f"{model.info.name} writes labels: placement must be host", "placement"
+            "invalid-request", f"{model.info.name} writes text that is not sampled: placement must be host", "placement"
         )

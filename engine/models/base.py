@@ -12,7 +12,7 @@ import torch
 
 from engine.attention import Paged
 from grammars.grammar import Grammar
-from grammars.types import Task
+from grammars.types import Frame, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,13 @@ class Pixels:
     tokens: P, places of its prefix: image tokens, and the fixed tokens that a family puts around them.
     shift: what a later token's position exceeds its place by, for families whose images span fewer
         positions than places (multimodal rotary positions).
+    frame: what the numbers of an answer are fractions of, for families that spell them out.
     """
 
     data: torch.Tensor
     tokens: int
     shift: int = 0
+    frame: Frame | None = None
 
 
 @dataclass(frozen=True, slots=True)

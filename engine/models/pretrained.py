@@ -22,7 +22,7 @@ def load_pretrained(kind: Any, folder: Path, device: torch.device) -> Any:
     """
     attention.install()
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    verbosity = transformers_logging.get_verbosity()  # type: ignore[no-untyped-call]
+    verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         model, loading = kind.from_pretrained(
@@ -35,7 +35,7 @@ def load_pretrained(kind: Any, folder: Path, device: torch.device) -> Any:
     except (OSError, ValueError, RuntimeError) as error:
         raise ModelNotFound(f"{folder} cannot be loaded: {str(error).splitlines()[0]}") from error
     finally:
-        transformers_logging.set_verbosity(verbosity)  # type: ignore[no-untyped-call]
+        transformers_logging.set_verbosity(verbosity)
     shapes = [
         f"{name} (is {[*found]}, must be {[*wanted]})" for name, found, wanted in loading["mismatched_keys"]
     ]
