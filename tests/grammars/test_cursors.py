@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from grammars.cursors import Cursors
 from grammars.grammar import Cursor, Grammar
 from grammars.types import TASKS, Item
-from tests.grammars.test_cursor import GRAMMARS, options
+from tests.grammars.test_cursor import GRAMMARS, any_size, options
 
 bounded = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ROWS = 5
@@ -35,11 +35,12 @@ class Pair:
         assert self.rows.state[self.row] == self.alone.state
         assert (self.rows.low[self.row], self.rows.high[self.row]) == self.alone.bounds()
         assert bool(self.rows.ended(row)[0]) == self.alone.ended
-        assert bool(self.rows.label_due(row)[0]) == self.alone.label_due
+        assert bool(self.rows.run_due(row)[0]) == self.alone.run_due
 
     def pick(self) -> int:
         legal = options(self.grammar, self.alone)
-        return self.chance.choice([legal[0], legal[-1], self.chance.choice(legal)])
+        picked = self.chance.choice([legal[0], legal[-1], self.chance.choice(legal)])
+        return any_size(self.grammar, picked, self.chance)
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
@@ -54,10 +55,10 @@ def test_rows_do_not_touch_each_other(name: str, chance: random.Random) -> None:
         for pair in pairs:
             if pair.alone.ended:
                 pair.begin()
-            elif pair.alone.label_due:
-                pair.alone.pass_label()
-                rows.pass_label(pair.row)
-        going = [p for p in pairs if not p.alone.label_due and chance.random() < 0.7]
+            elif pair.alone.run_due:
+                pair.alone.pass_run()
+                rows.pass_run(pair.row)
+        going = [p for p in pairs if not p.alone.run_due and chance.random() < 0.7]
         if not going:
             continue
         positions = [p.pick() for p in going]
@@ -72,7 +73,7 @@ def test_rows_do_not_touch_each_other(name: str, chance: random.Random) -> None:
             assert bool(is_whole) == (alone is not None)
             if alone is not None:
                 assert rows.item(pair.row) == alone
-            assert rows.last_token(pair.row) == grammar.alphabet[position]
+            assert rows.last_token(pair.row) == grammar.token(position)
         for pair in pairs:
             pair.assert_same()
 
@@ -99,12 +100,12 @@ def test_labels_are_seen_one_token_ahead() -> None:
     rows.start(0, "detect")
     row, first = np.array([0]), grammar.first_coordinate
     for count, b in enumerate((1, 1, 2, 2)):
-        assert bool(rows.before_label(row)[0]) == (count == 3)
-        assert not rows.label_due(row)[0]
+        assert bool(rows.before_run(row)[0]) == (count == 3)
+        assert not rows.run_due(row)[0]
         rows.advance(row, np.array([first + b]), np.ones(1))
-    assert rows.label_due(row)[0]
-    assert not GRAMMARS["pointbox"].has_labels
-    assert not GRAMMARS["pointbox"].before_label.any()
+    assert rows.run_due(row)[0]
+    assert not GRAMMARS["pointbox"].has_runs
+    assert not GRAMMARS["pointbox"].before_run.any()
 
 
 @pytest.mark.parametrize("name", GRAMMARS)

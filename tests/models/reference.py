@@ -48,12 +48,12 @@ class FollowGrammar(LogitsProcessor):  # type: ignore[misc]
         if self._pending:
             assert token == self._pending.pop(0)
             if not self._pending:
-                self._cursor.pass_label()
+                self._cursor.pass_run()
             return
         item = self._cursor.advance(self._position[token], 1.0)
         if item is not None:
             self.items.append(item)
-        if self._cursor.label_due:
+        if self._cursor.run_due:
             self._pending = list(self._label)
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
