@@ -68,6 +68,10 @@ class Cursors:
     def ended(self, rows: Rows) -> Flags:
         return self._grammar.final[self.state[rows]]
 
+    def bounds(self, rows: Rows) -> tuple[Rows, Rows]:
+        """`low` and `high` of rows: what a sampler needs besides their states."""
+        return self.low[rows], self.high[rows]
+
     def run_due(self, rows: Rows) -> Flags:
         """Whether the next tokens of a row are a run, which is not sampled."""
         due: Flags = self._grammar.after_run[self.state[rows]] != NO_STATE

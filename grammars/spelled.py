@@ -123,11 +123,11 @@ class SpelledCursors(Cursors):
         super().start(row, task)
         self._bound(np.array([row]))
 
-    def words(self, rows: Rows) -> Rows:
-        """[n] bits of the alphabet positions that rows allow; of one position where a row allows none."""
+    def bounds(self, rows: Rows) -> tuple[Rows, Rows]:
+        """The alphabet is small: `low` has a bit for each position that a row allows, the first if none."""
         allowed = self.allowed(rows)
-        bits = (allowed.astype(np.int64) << np.arange(allowed.shape[1])).sum(axis=1)
-        return bits | (bits == 0)
+        bits: Rows = (allowed.astype(np.int64) << np.arange(allowed.shape[1])).sum(axis=1)
+        return bits | (bits == 0), self.high[rows]
 
     def allowed(self, rows: Rows) -> Flags:
         tables, state = self._tables, self.state[rows]

@@ -14,7 +14,11 @@ from engine.errors import ModelNotFound
 from engine.models.base import Model
 
 CHECKPOINTS = Path(__file__).parents[1] / "checkpoints"
-FAMILIES = {"paligemma": ("engine.models.paligemma", "PaliGemma")}
+FAMILIES = {
+    "paligemma": ("engine.models.paligemma", "PaliGemma"),
+    "qwen2_5_vl": ("engine.models.qwen", "Qwen"),
+    "qwen3_vl": ("engine.models.qwen", "Qwen"),
+}
 """model_type -> module and class, imported when a model of the family is loaded: some need transformers."""
 
 
