@@ -250,5 +250,7 @@ def _check(model: Model, options: Options) -> None:
     """Raises EngineError for a model that cannot run with these options."""
     if options.placement == "device" and model.grammar.has_runs:
         raise EngineError(
-            "invalid-request", f"{model.info.name} writes text that is not sampled: placement must be host", "placement"
+            "invalid-request",
+            f"{model.info.name} writes text that is not sampled: placement must be host",
+            "placement",
         )

@@ -64,9 +64,7 @@ class SpelledGrammar(Grammar):
         self._marks = marks
         sampled = {token for mark in marks.values() for token in mark.sampled}
         alphabet = np.array(sorted(sampled), np.int32)
-        self._stack(
-            dialect, {task: _automaton(marks[task], dialect.arity(task), alphabet) for task in TASKS}
-        )
+        self._stack(dialect, {task: _automaton(marks[task], dialect.arity(task), alphabet) for task in TASKS})
 
     def cursors(self, rows: int) -> SpelledCursors:
         return SpelledCursors(self, rows)

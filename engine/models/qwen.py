@@ -71,19 +71,19 @@ class Qwen:
         self._device = device
         self._text = TextEncoder(folder)
         try:
-            self._writing = {task: Writing(task, self._text.encode) for task in TASKS}
+            self.writing = {task: Writing(task, self._text.encode) for task in TASKS}
         except ValueError as error:
             raise ModelNotFound(f"{folder}: {error}") from error
-        self.grammar = SpelledGrammar(QwenDialect(), {t: w.marks for t, w in self._writing.items()})
+        self.grammar = SpelledGrammar(QwenDialect(), {t: w.marks for t, w in self.writing.items()})
         self._before, self._after, self._answer = self._chat()
         self._model = load_pretrained(self._family.kind, folder, device)
         self._processor: Any = AutoImageProcessor.from_pretrained(folder)  # type: ignore[no-untyped-call]
         text, vision = self._model.config.text_config, self._model.config.vision_config
-        self._patch, self._merge = vision.patch_size, vision.spatial_merge_size
+        self.patch, self.merge = vision.patch_size, vision.spatial_merge_size
         self.info = ModelInfo(name, config["model_type"], revision, TASKS, "image", {})
         head_dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
         self.kv = KvShape(text.num_hidden_layers, text.num_key_value_heads, head_dim, self._model.dtype)
-        largest = self._processor.size["longest_edge"] // (self._patch * self._merge) ** 2
+        largest = self._processor.size["longest_edge"] // (self.patch * self.merge) ** 2
         self.image_tokens = min(largest, TYPICAL_IMAGE) + len(self._before) + len(self._after)
         self.max_context = min(text.max_position_embeddings, largest + TEXT_TOKENS)
         alphabet = torch.from_numpy(self.grammar.alphabet).to(device)
@@ -94,8 +94,8 @@ class Qwen:
         inputs = self._processor(
             images=no_longer(image), return_tensors="pt", input_data_format="channels_last"
         )
-        _, rows, columns = (inputs["image_grid_thw"][0] // self._merge).tolist()
-        side = self._patch * self._merge
+        _, rows, columns = (inputs["image_grid_thw"][0] // self.merge).tolist()
+        side = self.patch * self.merge
         return Pixels(
             inputs["pixel_values"],
             tokens=len(self._before) + rows * columns + len(self._after),
@@ -106,16 +106,16 @@ class Qwen:
 
     def prompt(self, task: Task, phrase: str) -> list[int]:
         asked = self._text.encode(self.grammar.dialect.prompt(task, phrase))
-        return [*asked, *self._answer, *self._writing[task].opening]
+        return [*asked, *self._answer, *self.writing[task].opening]
 
     def label(self, phrase: str) -> list[int]:
         text = self.grammar.dialect.label(phrase)
         assert text is not None
-        return self._writing["detect"].label(self._text.encode(text))
+        return self.writing["detect"].label(self._text.encode(text))
 
     def encode_images(self, pixels: Sequence[Pixels]) -> list[Encoded]:
         patches = upload(torch.cat([p.data for p in pixels]), self._device)
-        sizes = [[1, rows * self._merge, columns * self._merge] for rows, columns in (p.grid for p in pixels)]
+        sizes = [[1, rows * self.merge, columns * self.merge] for rows, columns in (p.grid for p in pixels)]
         grid = upload(torch.tensor(sizes), self._device)
         output = self._model.model.get_image_features(patches, grid)
         before, after = (self.embed(self._known(tokens)) for tokens in (self._before, self._after))
@@ -154,7 +154,8 @@ class Qwen:
         """What stands before an image, after it, and after a question about it."""
         try:
             start, end, image_start, image_end = (
-                self._text.added[f"<|{name}|>"] for name in ("im_start", "im_end", "vision_start", "vision_end")
+                self._text.added[f"<|{name}|>"]
+                for name in ("im_start", "im_end", "vision_start", "vision_end")
             )
         except KeyError as missing:
             raise ModelNotFound(f"the tokenizer has no token {missing}") from None
@@ -168,7 +169,9 @@ class Qwen:
         rows, columns = image.grid
         before = len(self._before)
         row, column = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
-        inside = torch.stack([torch.zeros(rows * columns, dtype=torch.int64), row.flatten(), column.flatten()])
+        inside = torch.stack(
+            [torch.zeros(rows * columns, dtype=torch.int64), row.flatten(), column.flatten()]
+        )
         after = torch.arange(len(self._after)) + max(rows, columns)
         positions = torch.cat([torch.arange(-before, 0).expand(3, -1), inside, after.expand(3, -1)], dim=1)
         return upload(positions + before, self._device)

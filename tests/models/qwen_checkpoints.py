@@ -15,12 +15,8 @@ from transformers import (
     Qwen3VLForConditionalGeneration,
 )
 
-SPECIAL = [
-    f"<|{name}|>"
-    for name in (
-        "endoftext im_start im_end vision_start vision_end vision_pad image_pad video_pad object_ref_start"
-    ).split()
-]
+NAMES = ["endoftext", "im_start", "im_end", "vision_start", "vision_end", "vision_pad", "image_pad"]
+SPECIAL = [f"<|{name}|>" for name in [*NAMES, "video_pad", "object_ref_start"]]
 MERGED = ['[{"', '"},{"', '"}]', "[]", '],"', '":[', '":"', "bbox", "_d", "point", "label", "Ġcat", "user"]
 """Pieces of more than one letter; a tokenizer without them writes every byte by itself."""
 WORDS = (
@@ -84,7 +80,11 @@ def qwen_checkpoint(
         model = Qwen2_5_VLForConditionalGeneration(Qwen2_5_VLConfig(**common, vision_config=vision))
     else:
         patch = 16
-        vision = VISION | {"patch_size": patch, "deepstack_visual_indexes": [0, 2], "num_position_embeddings": 36}
+        vision = VISION | {
+            "patch_size": patch,
+            "deepstack_visual_indexes": [0, 2],
+            "num_position_embeddings": 36,
+        }
         common["text_config"] |= {"head_dim": 16}
         model = Qwen3VLForConditionalGeneration(Qwen3VLConfig(**common, vision_config=vision))
     _fill(model, torch.Generator().manual_seed(seed))
