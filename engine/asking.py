@@ -32,6 +32,7 @@ class Asked(TypedDict, total=False):
     top_p: float
     seed: int | None
     priority: Priority
+    adapter: str | None
 
 
 def make_request(task: Task, image: ImageLike, phrase: str | Listing[str], asked: Asked) -> Request:

@@ -21,7 +21,7 @@ from engine.errors import EngineError, closed
 from engine.events import Event, Failed, Finished
 from engine.executor import Executor
 from engine.loop import EngineLoop
-from engine.memory import count_pages
+from engine.memory import allocating, count_pages, page_bytes
 from engine.models.base import Model, ModelInfo
 from engine.models.registry import load_model
 from engine.options import Options
@@ -62,20 +62,15 @@ class Engine:
         _check(model, options)
         shared = model.info.prefix == "image"
         where = device.torch_device
-        pages = options.pages or count_pages(model, PAGE_SIZE, options.max_batch, options.kv_memory, where)
-        self._pool = PagePool(pages)
-        limits = Limits(
-            options.max_batch,
-            PAGE_SIZE,
-            shared,
-            options.prefill_tokens,
-            options.batch_share,
-        )
-        cursors = model.grammar.cursors(options.max_batch + 1)
+        rows, kv = options.max_batch, model.kv
+        pages = options.pages or count_pages(model, PAGE_SIZE, rows, options.kv_memory, where)
+        with allocating(pages * page_bytes(kv, PAGE_SIZE), rows):
+            cache = KvCache(kv.layers, pages, PAGE_SIZE, kv.kv_heads, kv.head_dim, kv.dtype, where)
+            executor = Executor(model, device, cache, rows, options.placement)
+            cursors = model.grammar.cursors(rows + 1)
+            self._pool = PagePool(pages)
+        limits = Limits(rows, PAGE_SIZE, shared, options.prefill_tokens, options.batch_share)
         scheduler = Scheduler(self._pool, limits, cursors, model.grammar.has_runs)
-        kv = model.kv
-        cache = KvCache(kv.layers, pages, PAGE_SIZE, kv.kv_heads, kv.head_dim, kv.dtype, where)
-        executor = Executor(model, device, cache, options.max_batch, options.placement)
         self._preparation = Preparation(model, options.prepare_threads, options.max_tokens)
         self._loop = EngineLoop(
             scheduler, executor, self._pool, cursors, options.mode, options.placement, options.trace
@@ -83,18 +78,28 @@ class Engine:
         self._closed = False
 
     @classmethod
-    def load(cls, model: str | Path = "tiny", *, device: str = "cpu", **options: Any) -> Engine:
+    def load(
+        cls,
+        model: str | Path = "tiny",
+        *,
+        device: str = "cpu",
+        dtype: str = "auto",
+        revision: str | None = None,
+        **options: Any,
+    ) -> Engine:
         """Load a model and start the engine.
 
         model: a bundled name ("tiny"), a local folder, or a Hugging Face id.
         device: "cpu", "cuda", or "auto" for a GPU where there is one.
+        dtype: of the weights: "auto" (float32 on a CPU, bfloat16 on a GPU), or a name.
+        revision: of a Hugging Face model: a branch, a tag or a commit.
         options: the fields of `Options`.
 
         Raises ModelNotFound, and EngineError for a device that is not there.
         """
         machine = open_device(device)
         try:
-            return cls(load_model(str(model), machine.torch_device), machine, **options)
+            return cls(load_model(str(model), machine.torch_device, dtype, revision), machine, **options)
         except BaseException:
             machine.close()
             raise
@@ -187,12 +192,13 @@ class Engine:
         )
 
     def clear_cache(self) -> None:
-        """Drop every image prefix that no sequence uses, and all vision features."""
+        """Drop every image prefix that no sequence uses, all vision features and preprocessed images."""
 
         def clear() -> None:
             self._pool.clear_cache()
             self._loop.executor.clear_cache()
 
+        self._preparation.pixels.clear()
         self._between_steps(clear)
 
     def close(self) -> None:

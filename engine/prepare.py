@@ -12,10 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.errors import EngineError, closed
-from engine.models.base import Model
+from engine.models.base import Model, ModelInfo
+from engine.models.registry import families
+from engine.pixels import PixelCache
+from engine.request import Request
 from engine.sequence import Ask, Sequence
 from grammars.types import Task
 
+PIXELS_KEPT = 64 << 20
+"""Bytes of preprocessed images: those whose KV is still cached, for small models."""
 PROMPT_TOKENS = 16
 """Of a usual phrase, for estimates."""
 
@@ -25,6 +30,7 @@ class Preparation:
 
     def __init__(self, model: Model, threads: int, max_tokens: int | None) -> None:
         self._model, self._max_tokens = model, max_tokens
+        self.pixels = PixelCache(model.preprocess, PIXELS_KEPT)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="pointbox-prepare")
 
     def submit(self, ask: Ask, ready: Callable[[list[Sequence] | EngineError], None]) -> None:
@@ -57,10 +63,9 @@ class Preparation:
 
     def _sequences(self, ask: Ask) -> list[Sequence]:
         request, model = ask.request, self._model
-        if request.task not in model.info.tasks:
-            raise EngineError("unsupported-task", f"model {model.info.name} cannot {request.task}", "model")
+        check_ability(model.info, request)
         key = image_key(request.image)
-        pixels = model.preprocess(request.image)
+        pixels = self.pixels.of(key, request.image)
         ask.open_sequences = len(request.phrases)
         seed = secrets.randbits(32) if request.seed is None else request.seed
         sequences = []
@@ -99,6 +104,22 @@ class Preparation:
             )
         wanted = per_object * max(50, 2 * max_objects)
         return min(wanted, room, self._max_tokens or room)
+
+
+def check_ability(info: ModelInfo, request: Request) -> None:
+    """Raises EngineError for a task or an adapter that the model lacks, naming what there is."""
+    if request.task not in info.tasks:
+        able = ", ".join(family.name for family in families() if request.task in family.tasks)
+        raise EngineError(
+            "unsupported-task",
+            f"model {info.name} cannot {request.task}; models of these families can: {able}",
+            "model",
+        )
+    if request.adapter is not None and request.adapter not in info.adapters:
+        has = f"it has {', '.join(info.adapters)}" if info.adapters else "it has none"
+        raise EngineError(
+            "unknown-model", f"model {info.name} has no adapter {request.adapter!r}; {has}", "adapter"
+        )
 
 
 def image_key(image: npt.NDArray[np.uint8]) -> bytes:

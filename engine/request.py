@@ -29,6 +29,7 @@ class Request:
     dedupe: leave out an item that repeats an earlier one of its phrase, and stop after three in a row.
     priority: batch rows yield to interactive ones, see `engine.scheduler`.
     deadline: `time.monotonic()` seconds, None for no limit.
+    adapter: name of one of the model's adapters; None for the model as it is.
     """
 
     task: Task
@@ -43,6 +44,7 @@ class Request:
     top_p: float = 1.0
     seed: int | None = None
     priority: Priority = "interactive"
+    adapter: str | None = None
 
     def check(self) -> None:
         """Raises EngineError for a request that no model could answer."""

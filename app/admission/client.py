@@ -15,6 +15,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from app.admission import registry
 from app.admission.connections import REDIS_ERRORS, consumer, producer
 from app.admission.errors import AdmissionError, QueueFull, TenantQueueFull, Unavailable, UnknownModel
+from app.admission.figures import Figures, read_figures
 from app.admission.images import ImageRef, ref_of
 from app.admission.messages import (
     ENTRY_VERSION,
@@ -28,6 +29,7 @@ from app.admission.messages import (
 )
 from app.admission.replies import ReplyReader
 from app.admission.scripts import Scripts
+from app.admission.sent import SentImages
 from app.admission.tickets import Ticket
 from app.settings import Settings
 
@@ -82,12 +84,13 @@ class AdmissionClient:
         self._prefix = self._scripts.prefix
         self._reply = f"{self._prefix}reply:{secrets.token_hex(8)}"
         self._tickets: dict[str, Ticket] = {}
-        self._reader = ReplyReader(self._reading, self._redis, self._reply, self._tickets)
+        self._reader = ReplyReader(self._reading, self._reply, self._tickets)
         self._heard = time.monotonic()
         """When Redis last answered the watcher."""
         self._orphans: set[str] = set()
         """Ids whose caller has gone without Redis knowing."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._sent = SentImages()
         self._models: list[WorkerModel] = []
         self._models_at = float("-inf")
 
@@ -153,9 +156,13 @@ class AdmissionClient:
             key_id,
         )
         try:
-            answer = await self._admit(arguments)
-            if answer[0] == b"need-image":
-                answer = await self._admit((*arguments, await ref.load()))
+            if isinstance(image, bytes) and self._sent.seems_missing(ref.sha256):
+                answer = await self._admit((*arguments, image))
+            else:
+                answer = await self._admit(arguments)
+                if answer[0] == b"need-image":
+                    answer = await self._admit((*arguments, await ref.load()))
+            self._sent.note(ref.sha256, admitted=answer[0] == b"admitted")
             self._accept(ticket, model, answer)
         except BaseException as error:
             if new:
@@ -177,6 +184,14 @@ class AdmissionClient:
                 raise _unreachable(error) from error
             self._models_at = now
         return self._models
+
+    async def figures(self) -> Figures:
+        """What `/metrics` shows. Raises Unavailable."""
+        try:
+            answer = await self._scripts.run("figures")
+            return read_figures(answer, await registry.workers(self._redis, self._prefix))
+        except REDIS_ERRORS as error:
+            raise _unreachable(error) from error
 
     async def ready(self) -> tuple[bool, str]:
         """(Redis answers and a worker lives, why not)."""
@@ -231,7 +246,8 @@ class AdmissionClient:
         while True:
             waiting = [ticket for ticket in self._tickets.values() if ticket.admitted]
             try:
-                standing = await self._scripts.run("watch", self._reply, *(ticket.id for ticket in waiting))
+                read = self._reader.last
+                standing = await self._scripts.run("watch", self._reply, read, *(t.id for t in waiting))
                 self._settle(waiting, standing)
                 await self._cancel_orphans()
                 self._heard = time.monotonic()

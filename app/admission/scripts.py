@@ -14,6 +14,7 @@ _NAMES = (
     "beat",
     "cancel",
     "emit",
+    "figures",
     "finish",
     "gone",
     "leave",

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from app.intake.colours import to_srgb
 from app.intake.sniff import check_size, damaged, open_checked
 from app.problems import ProblemError
 
@@ -61,17 +62,22 @@ def decode(data: bytes) -> Decoded:
 
 
 def _to_rgb(image: Image.Image, notes: list[str]) -> Image.Image:
-    """RGB of the same size: wide greys scaled to 8 bits, transparency composited on white."""
+    """sRGB of the same size: wide greys scaled to 8 bits, transparency composited on white."""
+    profile = image.info.get("icc_profile")
     if image.mode.startswith("I;16"):
         notes.append("16-bit grey scaled to 8 bits")
-        return _on_white(*_from_16_bit(image), notes)
+        grey, alpha = _from_16_bit(image)
+        return _on_white(to_srgb(grey, profile, notes), alpha, notes)
     if image.mode in ("I", "F"):
         notes.append("grey stretched from its own minimum and maximum to 8 bits")
         return Image.fromarray(_stretch(np.array(image, dtype=np.float64))).convert("RGB")
     if image.has_transparency_data:
-        rgba = image.convert("RGBA")
-        return _on_white(rgba.convert("RGB"), rgba.getchannel("A"), notes)
-    return image.convert("RGB")
+        colours = "L" if image.mode in ("L", "LA") else "RGB"
+        alpha = image.convert("RGBA").getchannel("A")
+        return _on_white(to_srgb(image.convert(colours), profile, notes), alpha, notes)
+    if image.mode not in ("L", "CMYK", "LAB"):
+        image = image.convert("RGB")
+    return to_srgb(image, profile, notes)
 
 
 def _on_white(colours: Image.Image, alpha: Image.Image | None, notes: list[str]) -> Image.Image:
@@ -84,9 +90,9 @@ def _on_white(colours: Image.Image, alpha: Image.Image | None, notes: list[str])
 
 
 def _from_16_bit(image: Image.Image) -> tuple[Image.Image, Image.Image | None]:
-    """8-bit RGB and, where one grey value is declared transparent, the alpha that it means."""
+    """8-bit grey and, where one grey value is declared transparent, the alpha that it means."""
     grey = np.array(image).astype(np.uint32)
-    scaled = Image.fromarray(((grey * 255 + 32767) // 65535).astype(np.uint8)).convert("RGB")
+    scaled = Image.fromarray(((grey * 255 + 32767) // 65535).astype(np.uint8))
     clear = image.info.get("transparency")
     if not isinstance(clear, int):
         return scaled, None

@@ -5,12 +5,16 @@ from __future__ import annotations
 from litestar import Controller, HttpMethod, get, route
 from litestar.datastructures import State
 from msgspec import Struct
+from prometheus_client import CONTENT_TYPE_LATEST
 
-from app.access.gate import Gate
+from app.access.gate import NEEDS, Gate
+from app.access.middleware import Access
 from app.admission.client import AdmissionClient
+from app.admission.errors import AdmissionError
 from app.admission.messages import WorkerModel
 from app.openapi import ACCESS_PROBLEMS, problem_responses
 from app.problems import ProblemError
+from app.system.metrics import exposition
 
 PROBED = [HttpMethod.GET, HttpMethod.HEAD]
 
@@ -53,6 +57,29 @@ class HealthController(Controller):
         if gate is not None and not await gate.reachable():
             raise ProblemError("unavailable", "the database cannot be reached", retry_after_s=1)
         return Health()
+
+
+class MetricsController(Controller):
+    """Figures for Prometheus."""
+
+    tags = ("system",)
+    middleware = (Access(),)
+
+    @get(
+        "/metrics",
+        opt={NEEDS: "metrics"},
+        media_type=CONTENT_TYPE_LATEST,
+        summary="Figures for Prometheus",
+        responses=problem_responses(*ACCESS_PROBLEMS),
+    )
+    async def metrics(self, state: State) -> bytes:
+        """Of the queue, the workers, and this process's routes; no figure names a tenant or a key."""
+        client: AdmissionClient = state.client
+        try:
+            figures = await client.figures()
+        except AdmissionError:
+            figures = None
+        return exposition(state.http.registry, figures)
 
 
 class ModelController(Controller):

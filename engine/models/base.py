@@ -21,6 +21,7 @@ class ModelInfo:
 
     prefix: "image" when the KV of an image serves every phrase, "prompt" when it depends on the phrase.
     notes: what a user should know about its answers, by task.
+    adapters: names that a request may choose from.
     """
 
     name: str
@@ -29,6 +30,7 @@ class ModelInfo:
     tasks: tuple[Task, ...]
     prefix: Literal["image", "prompt"]
     notes: dict[Task, str]
+    adapters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

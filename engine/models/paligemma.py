@@ -6,21 +6,20 @@ config names its own dialect and an image-only prefix.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch.nn import functional as F
-from transformers import AutoImageProcessor, PaliGemmaForConditionalGeneration
 
 from engine.attention import Paged
 from engine.device.cuda import upload
 from engine.errors import ModelNotFound
 from engine.models.base import Encoded, KvShape, ModelInfo, Pixels
+from engine.models.checkpoint import Checkpoint
+from engine.models.family import Family
 from engine.models.pretrained import load_pretrained
 from engine.models.text import TextEncoder
 from grammars.dialects.base import Dialect
@@ -39,14 +38,16 @@ class PaliGemma:
 
     both_ways = True
 
-    def __init__(self, name: str, folder: Path, revision: str, device: torch.device) -> None:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        from transformers import AutoImageProcessor, PaliGemmaForConditionalGeneration
+
+        config, folder = checkpoint.config, checkpoint.folder
         decoder = config["text_config"].get("model_type", DECODERS[0])
         if decoder not in DECODERS:
-            raise ModelNotFound(f"{name} has a text decoder {decoder!r}: use one of {', '.join(DECODERS)}")
-        self._device = device
+            raise ModelNotFound(f"{folder} has a text decoder {decoder!r}: use one of {', '.join(DECODERS)}")
+        self._device = checkpoint.device
         self._text = TextEncoder(folder)
-        self._model = load_pretrained(PaliGemmaForConditionalGeneration, folder, device)
+        self._model = load_pretrained(PaliGemmaForConditionalGeneration, checkpoint)
         self._processor: Any = AutoImageProcessor.from_pretrained(folder)  # type: ignore[no-untyped-call]
         own = config.get("pointbox_dialect") == PointboxDialect.name
         dialect: Dialect = PointboxDialect() if own else PaliGemmaDialect()
@@ -54,12 +55,12 @@ class PaliGemma:
         text = self._model.config.text_config
         prefix = cast(Literal["image", "prompt"], config.get("pointbox_prefix", "prompt"))
         notes: dict[Task, str] = {} if own else {"point": "points are the centres of detected boxes"}
-        self.info = ModelInfo(name, "paligemma", revision, ("detect", "point"), prefix, notes)
+        self.info = ModelInfo(checkpoint.name, FAMILY.name, checkpoint.revision, FAMILY.tasks, prefix, notes)
         self.kv = KvShape(text.num_hidden_layers, text.num_key_value_heads, text.head_dim, self._model.dtype)
         vision = self._model.config.vision_config
         self.image_tokens = (vision.image_size // vision.patch_size) ** 2
         self.max_context = text.max_position_embeddings
-        alphabet = torch.from_numpy(self.grammar.alphabet).to(device)
+        alphabet = torch.from_numpy(self.grammar.alphabet).to(self._device)
         self._head = self._model.lm_head.weight.detach()[alphabet].contiguous()
         self._cap: float | None = getattr(text, "final_logit_softcapping", None)
         self._bos = self._model.config.text_config.bos_token_id
@@ -110,3 +111,13 @@ class PaliGemma:
         if own:
             return Tokens(coordinates, end, start=added["<obj>"])
         return Tokens(coordinates, end, pieces=self._text.pieces())
+
+
+FAMILY = Family(
+    name="paligemma",
+    model_types=("paligemma",),
+    tasks=("detect", "point"),
+    prefix="prompt",
+    examples=("google/paligemma-3b-mix-448", "google/paligemma2-3b-mix-448"),
+    load=PaliGemma,
+)

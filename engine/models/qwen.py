@@ -7,26 +7,20 @@ comes after it is nearer to its beginning than its place is (`Pixels.shift`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch.nn import functional as F
-from transformers import (
-    AutoImageProcessor,
-    Qwen2_5_VLForConditionalGeneration,
-    Qwen3VLForConditionalGeneration,
-)
 
 from engine.attention import Paged
 from engine.device.cuda import upload
 from engine.errors import ModelNotFound
 from engine.models.base import Encoded, KvShape, ModelInfo, Pixels
+from engine.models.checkpoint import Checkpoint
+from engine.models.family import Family
 from engine.models.pretrained import load_pretrained
 from engine.models.text import TextEncoder
 from grammars.dialects.qwen import QwenDialect, Writing
@@ -41,23 +35,8 @@ LONGEST = 200
 """How many times its shorter side an image's longer side may be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
-    """What sets one apart.
-
-    system: the first message of a chat.
-    thousandths: numbers of an answer are thousandths of the image; else pixels of the resized image.
-    """
-
-    kind: Any
-    system: str | None
-    thousandths: bool
-
-
-FAMILIES = {
-    "qwen2_5_vl": Family(Qwen2_5_VLForConditionalGeneration, "You are a helpful assistant.", False),
-    "qwen3_vl": Family(Qwen3VLForConditionalGeneration, None, True),
-}
+SYSTEM = "You are a helpful assistant."
+"""The first message of a chat with Qwen2.5-VL; Qwen3-VL has none."""
 
 
 class Qwen:
@@ -65,10 +44,15 @@ class Qwen:
 
     both_ways = False
 
-    def __init__(self, name: str, folder: Path, revision: str, device: torch.device) -> None:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        self._family = FAMILIES[config["model_type"]]
-        self._device = device
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        from transformers import (
+            AutoImageProcessor,
+            Qwen2_5_VLForConditionalGeneration,
+            Qwen3VLForConditionalGeneration,
+        )
+
+        folder, self._device = checkpoint.folder, checkpoint.device
+        self.thousandths = checkpoint.config["model_type"] == "qwen3_vl"
         self._text = TextEncoder(folder)
         try:
             self.writing = {task: Writing(task, self._text.encode) for task in TASKS}
@@ -76,17 +60,22 @@ class Qwen:
             raise ModelNotFound(f"{folder}: {error}") from error
         self.grammar = SpelledGrammar(QwenDialect(), {t: w.marks for t, w in self.writing.items()})
         self._before, self._after, self._answer = self._chat()
-        self._model = load_pretrained(self._family.kind, folder, device)
+        kind: Any = (
+            Qwen3VLForConditionalGeneration if self.thousandths else Qwen2_5_VLForConditionalGeneration
+        )
+        self._model = load_pretrained(kind, checkpoint)
         self._processor: Any = AutoImageProcessor.from_pretrained(folder)  # type: ignore[no-untyped-call]
         text, vision = self._model.config.text_config, self._model.config.vision_config
         self.patch, self.merge = vision.patch_size, vision.spatial_merge_size
-        self.info = ModelInfo(name, config["model_type"], revision, TASKS, "image", {})
+        self.info = ModelInfo(
+            checkpoint.name, FAMILY.name, checkpoint.revision, FAMILY.tasks, FAMILY.prefix, {}
+        )
         head_dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
         self.kv = KvShape(text.num_hidden_layers, text.num_key_value_heads, head_dim, self._model.dtype)
         largest = self._processor.size["longest_edge"] // (self.patch * self.merge) ** 2
         self.image_tokens = min(largest, TYPICAL_IMAGE) + len(self._before) + len(self._after)
         self.max_context = min(text.max_position_embeddings, largest + TEXT_TOKENS)
-        alphabet = torch.from_numpy(self.grammar.alphabet).to(device)
+        alphabet = torch.from_numpy(self.grammar.alphabet).to(self._device)
         self._head = self._model.lm_head.weight.detach()[alphabet].contiguous()
 
     def preprocess(self, image: npt.NDArray[np.uint8]) -> Pixels:
@@ -100,7 +89,7 @@ class Qwen:
             inputs["pixel_values"],
             tokens=len(self._before) + rows * columns + len(self._after),
             shift=max(rows, columns) - rows * columns,
-            frame=(1000, 1000) if self._family.thousandths else (columns * side, rows * side),
+            frame=(1000, 1000) if self.thousandths else (columns * side, rows * side),
             grid=(rows, columns),
         )
 
@@ -159,8 +148,8 @@ class Qwen:
             )
         except KeyError as missing:
             raise ModelNotFound(f"the tokenizer has no token {missing}") from None
-        encode, system = self._text.encode, self._family.system
-        message = [start, *encode(f"system\n{system}"), end, *encode("\n")] if system else []
+        encode = self._text.encode
+        message = [] if self.thousandths else [start, *encode(f"system\n{SYSTEM}"), end, *encode("\n")]
         before = [*message, start, *encode("user\n"), image_start]
         return before, [image_end], [end, *encode("\n"), start, *encode("assistant\n")]
 
@@ -195,3 +184,13 @@ def no_longer(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     if (rows, columns) == (height, width):
         return image
     return image[np.arange(rows) * height // rows][:, np.arange(columns) * width // columns]
+
+
+FAMILY = Family(
+    "qwen-vl",
+    model_types=("qwen2_5_vl", "qwen3_vl"),
+    tasks=TASKS,
+    prefix="image",
+    examples=("Qwen/Qwen2.5-VL-3B-Instruct", "Qwen/Qwen3-VL-4B-Instruct"),
+    load=Qwen,
+)

@@ -1,40 +1,65 @@
-"""A model's name -> its adapter."""
+"""A model's name -> its adapter.
+
+Families are not listed here: every module of this package that has a FAMILY is one.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
-import json
+import pkgutil
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from engine.errors import ModelNotFound
+import engine.models
+from engine.errors import EngineError, ModelNotFound
+from engine.models import hub
 from engine.models.base import Model
+from engine.models.checkpoint import Checkpoint, read_config, weight_files
+from engine.models.family import Family
 
 CHECKPOINTS = Path(__file__).parents[1] / "checkpoints"
-FAMILIES = {
-    "paligemma": ("engine.models.paligemma", "PaliGemma"),
-    "qwen2_5_vl": ("engine.models.qwen", "Qwen"),
-    "qwen3_vl": ("engine.models.qwen", "Qwen"),
-}
-"""model_type -> module and class, imported when a model of the family is loaded: some need transformers."""
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def load_model(name: str, device: torch.device) -> Model:
+@cache
+def families() -> tuple[Family, ...]:
+    """By name."""
+    names = (module.name for module in pkgutil.iter_modules(engine.models.__path__, "engine.models."))
+    modules = (importlib.import_module(name) for name in names)
+    found = [family for module in modules if isinstance(family := getattr(module, "FAMILY", None), Family)]
+    return tuple(sorted(found, key=lambda family: family.name))
+
+
+def family_of(config: dict[str, object]) -> Family | None:
+    """The family of a config.json."""
+    return next((family for family in families() if config.get("model_type") in family.model_types), None)
+
+
+def load_model(name: str, device: torch.device, dtype: str = "auto", revision: str | None = None) -> Model:
     """Load a bundled checkpoint by name, a local folder, or a Hugging Face hub id.
 
+    dtype: of the weights; auto is float32 on a CPU and bfloat16 on a GPU.
+    revision: of a hub model: a branch, a tag or a commit.
+
     Raises ModelNotFound, with what to change, when there is no such model, its family is not supported, or
-    its files are damaged.
+    its files are damaged; EngineError for a dtype that is not one.
     """
-    folder = _folder(name)
-    if not (folder / "config.json").exists():
-        raise ModelNotFound(f"{folder} has no config.json: not a model folder")
+    folder = _folder(name, revision)
+    config = read_config(folder)
+    family = family_of(config)
+    if family is None:
+        raise ModelNotFound(
+            f"{folder}: model type {config.get('model_type')!r} is not supported; supported: "
+            + ", ".join(f"{f.name} ({', '.join(f.model_types)})" for f in families())
+        )
     short = name if not Path(name).is_dir() else folder.name
+    checkpoint = Checkpoint(short, folder, config, _revision(folder), device, _dtype(dtype, device))
     try:
-        return _load(short, folder, device)
-    except (ModelNotFound, MemoryError, torch.OutOfMemoryError):
+        return family.load(checkpoint)
+    except (EngineError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # files from anywhere: half a download, a git-lfs pointer, another layout
         reason = str(error).strip().splitlines() or [""]
@@ -42,50 +67,40 @@ def load_model(name: str, device: torch.device) -> Model:
         raise ModelNotFound(detail) from error
 
 
-def _load(short: str, folder: Path, device: torch.device) -> Model:
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    family = config.get("model_type")
-    if family not in FAMILIES:
-        raise ModelNotFound(f"model family {family!r} is not supported; supported: {', '.join(FAMILIES)}")
-    module, name_of_class = FAMILIES[family]
-    adapter: Any = getattr(importlib.import_module(module), name_of_class)
-    model: Model = adapter(short, folder, _revision(folder), device)
-    return model
-
-
 def bundled() -> list[str]:
     """Names of the checkpoints in the package."""
     return sorted(p.parent.name for p in CHECKPOINTS.glob("*/config.json"))
 
 
-def _folder(name: str) -> Path:
-    if (CHECKPOINTS / name / "config.json").exists():
-        return CHECKPOINTS / name
-    if Path(name).is_dir():
-        return Path(name).resolve()
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    if name not in DTYPES:
+        raise EngineError(
+            "invalid-request", f"unknown dtype {name!r}: use auto, {', '.join(DTYPES)}", "dtype"
+        )
+    return DTYPES[name]
+
+
+def _folder(name: str, revision: str | None) -> Path:
+    local = CHECKPOINTS / name if name in bundled() else Path(name).resolve()
+    if local.is_dir():
+        if revision is not None:
+            raise ModelNotFound(f"{name} is a local folder: only a model of the hub has revisions")
+        return local
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise ModelNotFound(
             f"unknown model {name!r}: use {' or '.join(bundled())}, a local folder, or a Hugging Face id"
         )
-    return _fetch(name)
-
-
-def _fetch(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.model"]))
-    except Exception as error:  # the hub client raises many kinds, all mean the same here
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelNotFound(
-            f"model {name!r} is not a local folder and cannot be fetched: {reason}"
-        ) from error
+    return hub.fetch(name, revision)
 
 
 def _revision(folder: Path) -> str:
-    """Twelve hex digits of the SHA-256 of the weights."""
+    """Twelve hex digits: of the hub's commit, or of the SHA-256 of the weights."""
+    if folder.parent.name == "snapshots":
+        return folder.name[:12]
     digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in weight_files(folder):
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)

@@ -42,7 +42,7 @@ async def test_the_schema() -> None:
         schema = (await client.get("/schema")).json()
         assert (await client.get("/schema/openapi.json")).json() == schema
     subjects = {"/v1/detect", "/v1/point", "/v1/models", "/v1/images", "/v1/images/{image_id}"}
-    assert set(schema["paths"]) == subjects | {"/livez", "/readyz"}
+    assert set(schema["paths"]) == subjects | {"/livez", "/readyz", "/metrics"}
     for path, items in (("/v1/detect", "objects"), ("/v1/point", "points")):
         operation = schema["paths"][path]["post"]
         content = operation["requestBody"]["content"]

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 import weakref
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +67,22 @@ def test_what_no_model_can_answer_is_refused_at_once(
     assert raised.value.field == field
     assert str(raised.value)
     assert not heard
+
+
+def test_what_the_model_lacks_names_what_there_is(endless: Model) -> None:
+    model = copy(endless)
+    model.info = replace(endless.info, tasks=("detect",), adapters=("cats", "dogs"))
+    with engine_on(model) as engine:
+        with pytest.raises(
+            EngineError, match=r"cannot point; models of these families can: .*paligemma"
+        ) as no:
+            engine.point(picture(0), "red circle")
+        assert (no.value.kind, no.value.field) == ("unsupported-task", "model")
+        with pytest.raises(EngineError, match="no adapter 'cows'; it has cats, dogs") as no:
+            engine.detect(picture(0), "red circle", adapter="cows")
+        assert (no.value.kind, no.value.field) == ("unknown-model", "adapter")
+    with engine_on(endless) as engine, pytest.raises(EngineError, match="it has none"):
+        engine.detect(picture(0), "red circle", adapter="cows")
 
 
 @pytest.mark.parametrize(

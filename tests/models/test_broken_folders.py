@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.errors import ModelNotFound
+from engine.errors import EngineError, ModelNotFound
 from engine.models.registry import CHECKPOINTS, load_model
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
@@ -44,7 +44,7 @@ def test_a_missing_file(folder: Path, name: str) -> None:
 def test_half_a_download(folder: Path) -> None:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
-    refused(folder)
+    assert "model.safetensors is truncated" in refused(folder)
 
 
 def test_another_decoder(folder: Path) -> None:
@@ -85,6 +85,46 @@ def weights_of(folder: Path) -> Iterator[dict[str, torch.Tensor]]:
     weights = load_file(path)
     yield weights
     save_file(weights, path, {"format": "pt"})
+
+
+def test_many_unknown_weights_are_counted(folder: Path) -> None:
+    with weights_of(folder) as weights:
+        weights |= {f"model.extra.{i}": torch.zeros(2) for i in range(5)}
+    assert "does not know: model.extra.0, model.extra.1, model.extra.2 and 2 more" in refused(folder)
+
+
+def test_a_shard_that_is_missing(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    names = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": names}))
+    assert "model-00002-of-00002.safetensors is missing" in refused(folder)
+    index.write_text("{}")
+    assert "weight_map" in refused(folder)
+
+
+def test_an_unknown_family_is_told_which_there_are(folder: Path) -> None:
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    said = refused(folder)
+    assert "'bert' is not supported" in said
+    assert "paligemma" in said
+
+
+def test_a_refusal_is_all_that_is_said(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with weights_of(folder) as weights:
+        del weights["multi_modal_projector.linear.bias"]
+    refused(folder)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_local_folder_has_no_revision(folder: Path) -> None:
+    with pytest.raises(ModelNotFound, match="revision"):
+        load_model(str(folder), torch.device("cpu"), revision="main")
+
+
+def test_a_dtype_that_is_not_one(folder: Path) -> None:
+    with pytest.raises(EngineError, match="float32, bfloat16, float16"):
+        load_model(str(folder), torch.device("cpu"), "int4")
 
 
 def refused(folder: Path) -> str:

@@ -158,7 +158,7 @@ def test_numbers_lie_in_the_resized_image(model: Qwen, shape: tuple[int, int]) -
     height, width = smart_resize(*no_longer(image).shape[:2], size, 16 * model.patch**2, 20_000)
     assert pixels.grid == (height // size, width // size)
     assert len(pixels.data) == 4 * height * width // size**2
-    assert pixels.frame == ((width, height) if model.info.family == "qwen2_5_vl" else (1000, 1000))
+    assert pixels.frame == ((width, height) if not model.thousandths else (1000, 1000))
     assert pixels.shift == max(pixels.grid) - pixels.grid[0] * pixels.grid[1]
 
 

@@ -11,18 +11,6 @@ local now = now_ms()
 local taken = {}
 sweep(now)
 
-local function last_delivered(lane)
-  for _, group in ipairs(redis.call('XINFO', 'GROUPS', lane)) do
-    local named = {}
-    for i = 1, #group, 2 do
-      named[group[i]] = group[i + 1]
-    end
-    if named['name'] == GROUP then
-      return named['last-delivered-id']
-    end
-  end
-end
-
 -- Looking before reading: an entry of another version must stay unclaimed.
 local function peek(lane)
   local entry = redis.call('XRANGE', lane, '(' .. last_delivered(lane), '+', 'COUNT', 1)[1]
