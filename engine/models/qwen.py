@@ -24,6 +24,7 @@ from engine.models.family import Family
 from engine.models.pretrained import load_pretrained
 from engine.models.text import TextEncoder
 from grammars.dialects.qwen import QwenDialect, Writing
+from grammars.grammar import Grammar
 from grammars.spelled import SpelledGrammar
 from grammars.types import TASKS, Task
 
@@ -58,7 +59,7 @@ class Qwen:
             self.writing = {task: Writing(task, self._text.encode) for task in TASKS}
         except ValueError as error:
             raise ModelNotFound(f"{folder}: {error}") from error
-        self.grammar = SpelledGrammar(QwenDialect(), {t: w.marks for t, w in self.writing.items()})
+        self.grammar: Grammar = SpelledGrammar(QwenDialect(), {t: w.marks for t, w in self.writing.items()})
         self._before, self._after, self._answer = self._chat()
         kind: Any = (
             Qwen3VLForConditionalGeneration if self.thousandths else Qwen2_5_VLForConditionalGeneration
@@ -183,7 +184,8 @@ def no_longer(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     rows, columns = max(height, -(-width // LONGEST)), max(width, -(-height // LONGEST))
     if (rows, columns) == (height, width):
         return image
-    return image[np.arange(rows) * height // rows][:, np.arange(columns) * width // columns]
+    broad: npt.NDArray[np.uint8] = image[np.arange(rows) * height // rows]
+    return broad[:, np.arange(columns) * width // columns]
 
 
 FAMILY = Family(
