@@ -68,3 +68,19 @@ def test_several_models_and_the_name_of_a_folder(tmp_path):
     settings = Settings(model=f"{folder}, tiny,")
     assert (settings.models, settings.default_model) == ([str(folder), "tiny"], "mine")
     assert Settings().default_model == "tiny"
+
+
+def test_where_images_may_be_fetched_from():
+    environ = {"POINTBOX_FETCH": "allowlist", "POINTBOX_FETCH_ALLOW": "a.example.com, 10.1.0.0/16"}
+    policy = Settings.load(environ).fetch_policy()
+    assert policy.mode == "allowlist"
+    assert policy.hosts == {"a.example.com"}
+    assert Settings().fetch_policy().mode == "off"
+    for wrong in ({"fetch": "everything"}, {"fetch": "allowlist"}, {"fetch": "public", "fetch_allow": "a b"}):
+        with pytest.raises(SettingsError, match="fetch"):
+            Settings.load({}, **wrong)
+
+
+def test_origins():
+    settings = Settings(cors_origins=" https://A.example.com/, http://localhost:3000 ,")
+    assert settings.allowed_origins == {"https://a.example.com", "http://localhost:3000"}
