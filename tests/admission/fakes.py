@@ -113,7 +113,7 @@ class FakeEngine:
                 Stats(
                     rows_active=self.active, rows_max=8, waiting=0, pages_free=PAGES, pages_cached=0,
                     pages_held=0, pages_total=PAGES, steps=self.steps, prefill_tokens=0, decode_tokens=0,
-                    idle_s=0.0,
+                    idle_s=0.0, device_s=0.0,
                 )
             )  # fmt: skip
         return counts
