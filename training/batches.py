@@ -22,7 +22,7 @@ from training.vocabulary import BOS, EOS, LOCATIONS, OBJECT, build_tokenizer
 TEXT = 96  # text positions in a sample, shared by its queries
 QUERIES = 12  # at most
 BINS = 1024
-ABSENT_SHARE = 0.3  # more than in measuring: saying "nothing" is what is learnt last
+ABSENT_SHARE = 0.33  # more than in measuring: saying "nothing" is what is learnt last
 OTHER_WORDS = ("cat", "dog", "person", "car", "tree", "logo", "button", "text", "house", "sky", "猫", "ball")
 
 
