@@ -106,7 +106,7 @@ def table(*, steps: int = 300, json: Json = False, plots: Plots = None) -> int:
 
 
 @bench.command
-def throughput(*, concurrency: int = 32, requests: int = 96, json: Json = False) -> int:
+def throughput(*, concurrency: int = 32, requests: int = 96, phrases: int = 4, json: Json = False) -> int:
     """Requests per second of the default model on the CPU, against transformers' generate.
 
     Parameters
@@ -115,12 +115,16 @@ def throughput(*, concurrency: int = 32, requests: int = 96, json: Json = False)
         Requests at a time, and rows of a batch of generate.
     requests
         Requests that each way answers.
+    phrases
+        Requests about each picture, one phrase in each; from 1 to 10.
     """
-    _check({"--concurrency": concurrency, "--requests": requests}, {})
+    _check({"--concurrency": concurrency, "--requests": requests, "--phrases": phrases}, {})
+    if phrases > 10:
+        raise ProblemError("invalid-request", "--phrases must be at most 10.")
     from bench import report
     from bench import throughput as measuring
 
-    ways = measuring.run(concurrency, requests, report.progress())
+    ways = measuring.run(concurrency, requests, phrases, report.progress())
     if json:
         print(json_text.dumps([way.as_json() for way in ways]))
     else:

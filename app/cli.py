@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Literal
@@ -50,6 +50,12 @@ class Options:
         Coordinates in pixels instead of fractions.
     dedupe
         Drop an object that repeats an earlier one.
+    device
+        cpu, cuda, or auto for a GPU where there is one.
+    max_batch
+        Phrases decoded at the same time.
+    kv_memory
+        Memory for keys and values, such as 512M or 2G.
     """
 
     model: str | None = None
@@ -58,6 +64,33 @@ class Options:
     max_objects: int = 50
     pixels: Annotated[bool, Parameter(negative="")] = False
     dedupe: Literal["on", "off"] = "on"
+    device: str | None = None
+    max_batch: int | None = None
+    kv_memory: str | None = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class EngineFlags:
+    """How the engine of `serve` and `worker` runs; each wins over its POINTBOX_ variable.
+
+    Parameters
+    ----------
+    device
+        cpu, cuda, or auto for a GPU where there is one.
+    max_batch
+        Phrases that one worker decodes at the same time, 32 by default.
+    kv_memory
+        Memory for keys and values of one worker, such as 512M or 2G; by default what the rows and 256 images
+        need, as far as the device has it.
+    batch_share
+        Part of the rows that batch requests hold at most while there are interactive ones, 0.5 by default.
+    """
+
+    device: str | None = None
+    max_batch: int | None = None
+    kv_memory: str | None = None
+    batch_share: float | None = None
 
 
 @app.command
@@ -87,6 +120,7 @@ def serve(
     model: str | None = None,
     workers: int | None = None,
     auth: Auth | None = None,
+    engine: EngineFlags | None = None,
 ) -> int:
     """Start the whole service: the API, engine workers and, without POINTBOX_REDIS_URL, a Valkey.
 
@@ -105,7 +139,8 @@ def serve(
     """
     from app.serve import run_serve
 
-    return run_serve(Settings.load(host=host, port=port, model=model, workers=workers, auth=auth))
+    flags = asdict(engine or EngineFlags())
+    return run_serve(Settings.load(host=host, port=port, model=model, workers=workers, auth=auth, **flags))
 
 
 @app.command
@@ -117,11 +152,11 @@ def api(*, host: str | None = None, port: int | None = None, auth: Auth | None =
 
 
 @app.command
-def worker(*, model: str | None = None) -> int:
+def worker(*, model: str | None = None, engine: EngineFlags | None = None) -> int:
     """Start an engine worker only, behind the Redis at POINTBOX_REDIS_URL."""
     from app.admission.worker import run_worker
 
-    return run_worker(Settings.load(model=model))
+    return run_worker(Settings.load(model=model, **asdict(engine or EngineFlags())))
 
 
 def main(arguments: list[str] | None = None) -> None:

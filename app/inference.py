@@ -19,6 +19,7 @@ from app.images.picture import Picture
 from app.problems import ProblemError
 from app.settings import Settings
 from app.spatial.schemas import Task
+from app.tracing import traceparent
 
 MODELS_AGE_S = 1.0
 """Requests are sent to models as they were so long ago."""
@@ -71,6 +72,7 @@ class Inference:
                 priority=priority,
                 events=events,
                 key_id=caller.key_id or "",
+                traceparent=traceparent(),
             )
         except UnknownModel as error:
             if model is None:  # the caller named none: nothing is wrong with the request

@@ -93,9 +93,11 @@ def _ask(task: Task, decoded: Decoded, phrases: Sequence[str], options: Options)
     """The engine's answer. Torch is imported here, when it is known that there is work for it."""
     from engine.engine import Engine
 
-    settings = Settings.load(model=options.model)
+    settings = Settings.load(
+        model=options.model, device=options.device, max_batch=options.max_batch, kv_memory=options.kv_memory
+    )
     try:
-        with Engine.load(settings.model, device=settings.device, mode=settings.mode) as engine:
+        with Engine.load(settings.model, **settings.engine_options) as engine:
             ask = engine.detect if task == "detect" else engine.point
             dedupe = options.dedupe == "on"
             return ask(decoded.image, list(phrases), max_objects=options.max_objects, dedupe=dedupe)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import signal
 import sys
@@ -20,7 +21,7 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.types import ASGIApp
 
-from app import errors, logs
+from app import errors, logs, tracing
 from app.access.gate import Gate
 from app.access.hosts import KnownHosts
 from app.access.middleware import Access
@@ -34,11 +35,11 @@ from app.images.service import ImageService
 from app.images.store import ImageStore, Room
 from app.inference import Inference
 from app.intake.fetch import Fetcher
+from app.observed import HttpFigures, Observed
 from app.openapi import SECURITY
 from app.settings import Settings, SettingsError
 from app.spatial.controllers import SpatialController
 from app.system.controllers import HealthController, MetricsController, ModelController
-from app.system.metrics import http_figures
 
 SCHEMA = "/schema"
 RATE_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
@@ -83,9 +84,8 @@ def create_app(settings: Settings) -> Litestar:
             Router("/", route_handlers=subjects, middleware=access, include_in_schema=False),
         ],
         cors_config=_cors(settings.allowed_origins),
-        state=State({"settings": settings, "gate": gate}, deep_copy=False),
+        state=State({"settings": settings, "gate": gate, "http": HttpFigures()}, deep_copy=False),
         lifespan=[admission, *([gate.opened] if gate else [])],
-        middleware=[http_figures().middleware],
         exception_handlers=errors.handlers(),
         request_max_body_size=settings.body_limit_bytes,
         openapi_config=OpenAPIConfig(
@@ -122,9 +122,14 @@ def _schema_only(request: Request[Any, Any, Any]) -> None:
         raise NotFoundException
 
 
-def _behind_hosts(app: Litestar, settings: Settings) -> ASGIApp:
-    """Where no key is needed, only programs that mean this server may use it: see `KnownHosts`."""
-    return app if settings.keys_needed else KnownHosts(app, settings)
+def layered(app: Litestar) -> ASGIApp:
+    """The application as it is served: every exchange has an id and is measured.
+
+    Where no key is needed, only programs that mean this server may use it: see `KnownHosts`.
+    """
+    settings: Settings = app.state.settings
+    inner = app if settings.keys_needed else KnownHosts(app, settings)
+    return Correlation(Observed(inner, app.state.http))
 
 
 def run_api(settings: Settings) -> int:
@@ -134,11 +139,12 @@ def run_api(settings: Settings) -> int:
         SettingsError: a setting, or the version of the database, does not allow to serve.
     """
     logs.configure(settings.log_level, "api")
+    tracing.configure("api")
     if settings.keys_needed:
         asyncio.run(open_database(settings))
     server = uvicorn.Server(
         uvicorn.Config(
-            Correlation(_behind_hosts(create_app(settings), settings)),
+            layered(create_app(settings)),
             host=settings.host,
             port=settings.port,
             log_config=None,
@@ -151,5 +157,6 @@ def run_api(settings: Settings) -> int:
     # uvicorn drains and then raises the signal again: an orderly end shall exit with 0, not by the signal.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
+    gc.freeze()  # or every full collection walks all that was imported, in the middle of a request
     server.run()
     return 0 if server.started else 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -39,6 +40,9 @@ class Settings:
     mode: Literal["pipelined", "blocking"] = "pipelined"
     max_batch: int = 32
     """Rows of the engine: phrases decoded at the same time by one worker."""
+    kv_memory: int | None = None
+    """Bytes for keys and values; None: what 256 images and the rows need, as far as the device has it.
+    As text it may end in K, M, G or T, powers of 1,024."""
     batch_share: float = 0.5
     """Part of the rows that batch requests hold at most while there are interactive ones."""
     stall_s: float = 60.0
@@ -99,6 +103,8 @@ class Settings:
                 raise SettingsError(f"{name} must be greater than 0, not {getattr(self, name)}")
         if not self.models:
             raise SettingsError("model must name a model")
+        if self.kv_memory is not None and self.kv_memory <= 0:
+            raise SettingsError(f"kv_memory must be greater than 0, not {self.kv_memory}")
         if self.batch_share > 1:
             raise SettingsError(f"batch_share must be at most 1, not {self.batch_share}")
         if self.tenant_queue_bytes < self.body_limit_bytes:
@@ -138,14 +144,19 @@ class Settings:
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
-        """Flags that are None count as not given; an empty environment variable too.
+        """Flags that are None count as not given; an empty environment variable too.  Text is read as the
+        environment's is.
 
         Raises:
             SettingsError: a value has the wrong type or is out of range.
         """
         environ = os.environ if environ is None else environ
         hints = typing.get_type_hints(cls)
-        values = {name: value for name, value in flags.items() if value is not None}
+        values = {
+            name: _parse(name, value, hints[name]) if isinstance(value, str) else value
+            for name, value in flags.items()
+            if value is not None
+        }
         for entry in fields(cls):
             variable = PREFIX + entry.name.upper()
             text = environ.get(variable, "")
@@ -157,6 +168,12 @@ class Settings:
             if typing.get_origin(hint) is Literal and value not in choices:
                 raise SettingsError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
         return cls(**values)
+
+    @property
+    def engine_options(self) -> dict[str, Any]:
+        """What `Engine.load` takes beside the model."""
+        names = ("device", "mode", "max_batch", "kv_memory", "batch_share")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def models(self) -> list[str]:
@@ -223,4 +240,12 @@ def _parse(variable: str, text: str, hint: Any) -> Any:
     except ValueError:
         kind = "a whole number" if hint is int else "a number"
         raise SettingsError(f"{variable} must be {kind}, not {text!r}") from None
-    return text
+    return _parse_size(variable, text) if hint == int | None else text
+
+
+def _parse_size(variable: str, text: str) -> int:
+    """2G, 512 MiB, 1.5gb or plain bytes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise SettingsError(f"{variable} must be a number of bytes, such as 512M or 2G, not {text!r}")
+    return int(float(match[1]) * 1024 ** " kmgt".index(match[2].lower() or " "))

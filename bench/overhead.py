@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from http.client import HTTPConnection
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 from PIL import Image
 
+from bench.serving import service
 from bench.workloads import Question, questions
 
-SERVE = (sys.executable, "-m", "app.cli", "serve", "--port", "0")
 WARM_UP = 10
-READY = "Pointbox is ready at "
+IMAGE_BYTES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """Milliseconds of requests sent one after the other: whole, and what is neither intake nor engine."""
+    """Milliseconds of requests sent one after the other.
+
+    intake: fetching and decoding the image.  engine: from its submission to the last token.
+    overhead: of the whole request, what is neither.
+    """
 
     requests: int
+    image_kb: float
     wall_p50_ms: float
     wall_p99_ms: float
+    intake_p50_ms: float
+    engine_p50_ms: float
     overhead_p50_ms: float
     overhead_p99_ms: float
 
@@ -41,47 +42,44 @@ class Overhead:
 
 def run(requests: int) -> Overhead:
     """Start the service, ask it one request after the other, stop it."""
-    bodies = [_body(question) for question in questions(WARM_UP + requests)]
-    with _service() as url:
+    asked = questions(WARM_UP + requests)
+    images = [heavy_jpeg(question, seed) for seed, question in enumerate(asked)]
+    with service() as url:
         connection = HTTPConnection(urlsplit(url).netloc)
-        times = [_ask(connection, body) for body in bodies][WARM_UP:]
+        pairs = zip(asked, images, strict=True)
+        times = [_ask(connection, question.phrase, image) for question, image in pairs][WARM_UP:]
         connection.close()
-    wall, overhead = np.array(times).T
-    (wall_p50, wall_p99), (p50, p99) = (np.percentile(x, (50, 99)).tolist() for x in (wall, overhead))
-    return Overhead(requests, wall_p50, wall_p99, p50, p99)
+    wall, intake, engine = np.array(times).T
+    (wall_p50, wall_p99), (p50, p99) = (
+        np.percentile(x, (50, 99)).tolist() for x in (wall, wall - intake - engine)
+    )
+    kb = float(np.mean([len(image) for image in images])) / 1000
+    return Overhead(
+        requests, kb, wall_p50, wall_p99, float(np.median(intake)), float(np.median(engine)), p50, p99
+    )
 
 
-def _body(question: Question) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(question.image).save(file, "JPEG", quality=90)
-    image = "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()
-    return json.dumps({"image_url": image, "object": question.phrase}).encode()
+def heavy_jpeg(question: Question, seed: int) -> bytes:
+    """The picture with as much noise as makes a JPEG of about IMAGE_BYTES."""
+    noise = np.random.default_rng(seed).normal(0, 24, question.image.shape)
+    noisy = Image.fromarray((question.image + noise).clip(0, 255).astype(np.uint8))
+    for quality in range(95, 40, -3):
+        file = io.BytesIO()
+        noisy.save(file, "JPEG", quality=quality)
+        if file.tell() <= IMAGE_BYTES:
+            break
+    return file.getvalue()
 
 
-def _ask(connection: HTTPConnection, body: bytes) -> tuple[float, float]:
-    """Milliseconds of a request, and of them those that neither intake nor engine report."""
+def _ask(connection: HTTPConnection, phrase: str, image: bytes) -> tuple[float, float, float]:
+    """Milliseconds of a request, of its intake and of the engine."""
     begin = time.perf_counter()
-    connection.request("POST", "/v1/detect", body, {"content-type": "application/json"})
+    connection.request("POST", f"/v1/detect?object={quote(phrase)}", image, {"content-type": "image/jpeg"})
     response = connection.getresponse()
     text = response.read()
     wall = 1e3 * (time.perf_counter() - begin)
     if response.status != 200:
         raise RuntimeError(f"the service answered {response.status}: {text.decode(errors='replace')}")
     metrics = json.loads(text)["metrics"]
-    return wall, wall - metrics["intake_ms"] - metrics["prefill_ms"] - metrics["decode_ms"]
-
-
-@contextmanager
-def _service() -> Iterator[str]:
-    """The whole service on a free port; its address."""
-    with subprocess.Popen(SERVE, stdout=subprocess.PIPE, text=True) as service:
-        assert service.stdout is not None
-        try:
-            for line in service.stdout:
-                if line.startswith(READY):
-                    yield line.removeprefix(READY).split()[0]
-                    return
-            raise RuntimeError("the service did not start")
-        finally:
-            service.send_signal(signal.SIGTERM)
-            service.communicate()
+    until_first = metrics["ttft_ms"] - metrics["queue_ms"] - metrics["intake_ms"]
+    return wall, metrics["intake_ms"], until_first + metrics["decode_ms"]

@@ -69,9 +69,16 @@ def show_throughput(ways: Iterable[Way]) -> None:
 def show_overhead(overhead: Overhead) -> None:
     rows = [
         ["wall", f"{overhead.wall_p50_ms:.2f}", f"{overhead.wall_p99_ms:.2f}"],
-        ["minus intake and engine", f"{overhead.overhead_p50_ms:.2f}", f"{overhead.overhead_p99_ms:.2f}"],
+        ["intake", f"{overhead.intake_p50_ms:.2f}", ""],
+        ["engine", f"{overhead.engine_p50_ms:.2f}", ""],
+        [
+            "wall minus intake and engine",
+            f"{overhead.overhead_p50_ms:.2f}",
+            f"{overhead.overhead_p99_ms:.2f}",
+        ],
     ]
-    _print(f"{overhead.requests} requests, one after the other", ("ms", "p50", "p99"), rows)
+    title = f"{overhead.requests} requests, one after the other, JPEGs of {overhead.image_kb:.0f} kB"
+    _print(title, ("ms", "p50", "p99"), rows)
 
 
 def progress() -> Callable[[str], None]:

@@ -44,8 +44,8 @@ class Way:
         return asdict(self)
 
 
-def run(concurrency: int, requests: int, tell: Callable[[str], None]) -> list[Way]:
-    """Every way answers the same questions, in ROUNDS rounds by turns."""
+def run(concurrency: int, requests: int, phrases: int, tell: Callable[[str], None]) -> list[Way]:
+    """Every way answers the same questions, `phrases` to a picture, in ROUNDS rounds by turns."""
     model = load_model(MODEL, torch.device("cpu"))
     generator = Generator(CHECKPOINTS / MODEL, model, MAX_TOKENS)
     ways: dict[str, Runner] = {
@@ -63,7 +63,7 @@ def run(concurrency: int, requests: int, tell: Callable[[str], None]) -> list[Wa
     took = dict.fromkeys(ways, 0.0)
     latencies: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(ROUNDS):
-        asked = questions(max(1, requests // ROUNDS), seed=2 + number)
+        asked = questions(max(1, requests // ROUNDS), seed=2 + number, phrases=phrases)
         for name, runner in ways.items():
             tell(f"{name}, round {number + 1} of {ROUNDS}")
             seconds, each = runner(asked)

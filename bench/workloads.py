@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -35,13 +36,19 @@ class Question:
     phrase: str
 
 
-def questions(count: int, seed: int = 0) -> list[Question]:
-    """Pictures of a few plain shapes, each with a phrase that names some of them."""
+def questions(count: int, seed: int = 0, phrases: int = 1) -> list[Question]:
+    """Pictures of a few plain shapes; each is asked about with so many phrases, one after the other.
+
+    A picture's first phrase names some of its shapes, the others may or may not.
+    """
     chance = random.Random(seed)
-    return [_question(chance) for _ in range(count)]
+    asked: list[Question] = []
+    while len(asked) < count:
+        asked += _about_one_picture(chance, phrases)
+    return asked[:count]
 
 
-def _question(chance: random.Random) -> Question:
+def _about_one_picture(chance: random.Random, phrases: int) -> list[Question]:
     width, height = chance.choice(((640, 480), (480, 640), (512, 512)))
     picture = Image.new("RGB", (width, height), "white")
     draw = ImageDraw.Draw(picture)
@@ -51,4 +58,8 @@ def _question(chance: random.Random) -> Question:
         x, y = chance.randint(0, width - side), chance.randint(0, height - side)
         paint = draw.ellipse if shape == "circle" else draw.rectangle
         paint((x, y, x + side, y + side), fill=colour)
-    return Question(np.asarray(picture), " ".join(chance.choice(names)))
+    first = chance.choice(names)
+    others = [name for name in product(COLOURS, SHAPES) if name != first]
+    named = [first, *chance.sample(others, phrases - 1)]
+    image = np.asarray(picture)
+    return [Question(image, " ".join(name)) for name in named]

@@ -21,7 +21,7 @@ from engine.errors import EngineError, closed
 from engine.events import Event, Failed, Finished
 from engine.executor import Executor
 from engine.loop import EngineLoop
-from engine.memory import count_pages
+from engine.memory import allocating, count_pages, page_bytes
 from engine.models.base import Model, ModelInfo
 from engine.models.registry import load_model
 from engine.options import Options
@@ -63,20 +63,15 @@ class Engine:
         _check(model, options)
         shared = model.info.prefix == "image"
         where = device.torch_device
-        pages = options.pages or count_pages(model, PAGE_SIZE, options.max_batch, options.kv_memory, where)
-        self._pool = PagePool(pages)
-        limits = Limits(
-            options.max_batch,
-            PAGE_SIZE,
-            shared,
-            options.prefill_tokens,
-            options.batch_share,
-        )
-        cursors = Cursors(model.grammar, options.max_batch + 1)
+        rows, kv = options.max_batch, model.kv
+        pages = options.pages or count_pages(model, PAGE_SIZE, rows, options.kv_memory, where)
+        with allocating(pages * page_bytes(kv, PAGE_SIZE), rows):
+            cache = KvCache(kv.layers, pages, PAGE_SIZE, kv.kv_heads, kv.head_dim, kv.dtype, where)
+            executor = Executor(model, device, cache, rows, options.placement)
+            cursors = Cursors(model.grammar, rows + 1)
+            self._pool = PagePool(pages)
+        limits = Limits(rows, PAGE_SIZE, shared, options.prefill_tokens, options.batch_share)
         scheduler = Scheduler(self._pool, limits, cursors, model.grammar.has_labels)
-        kv = model.kv
-        cache = KvCache(kv.layers, pages, PAGE_SIZE, kv.kv_heads, kv.head_dim, kv.dtype, where)
-        executor = Executor(model, device, cache, options.max_batch, options.placement)
         self._preparation = Preparation(model, options.prepare_threads, options.max_tokens)
         self._loop = EngineLoop(
             scheduler, executor, self._pool, cursors, options.mode, options.placement, options.trace
@@ -198,12 +193,13 @@ class Engine:
         )
 
     def clear_cache(self) -> None:
-        """Drop every image prefix that no sequence uses, and all vision features."""
+        """Drop every image prefix that no sequence uses, all vision features and preprocessed images."""
 
         def clear() -> None:
             self._pool.clear_cache()
             self._loop.executor.clear_cache()
 
+        self._preparation.pixels.clear()
         self._between_steps(clear)
 
     def close(self) -> None:

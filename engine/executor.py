@@ -16,10 +16,11 @@ from engine.forwards import Forwards, Work
 from engine.models.base import Model
 from engine.pages import PADDING_PAGE
 from engine.pipeline import DEPTH
-from engine.sampling import Chance, Sampler
+from engine.sampling import Chance
 from engine.sequence import Sequence
 from engine.slots import DecodeSlot
 from engine.steps import Decode, Extend, Prefill, Step
+from engine.typed_sampling import make_sampler
 from grammars.cursors import Cursors, Rows
 
 Placement = Literal["host", "device"]
@@ -51,12 +52,10 @@ class Executor:
         self._values_by_row = torch.full((rows, Cursors.width(model.grammar)), -1, device=where)
         tables = torch.full((rows, width), PADDING_PAGE, dtype=torch.int64, device=where)
         self._forwards = Forwards(model, device, cache, tables, self._token_by_row)
-        alphabet = len(model.grammar.alphabet)
-        self._slots = [DecodeSlot(max_batch, alphabet, where) for _ in range(DEPTH)]
+        self._slots = [DecodeSlot(max_batch, model.grammar.logits, where) for _ in range(DEPTH)]
         self._events: list[tuple[Event, ...]] = [()] * DEPTH
         """Of each slot's step: its forward, its sampling, the copy of its tokens."""
-        self._alphabet = torch.from_numpy(model.grammar.alphabet).long().to(where)
-        self._sampler = Sampler(model.grammar, where)
+        self._sampler = make_sampler(model.grammar, where)
         self._table_width = width
 
     def launch(self, slot_index: int, step: Step, index: npt.NDArray[np.int64]) -> None:
@@ -150,7 +149,7 @@ class Executor:
                 state, values = self._sampler.advance(state, values, position)
                 self._state_by_row[row] = state
                 self._values_by_row[row] = values
-            self._token_by_row[row] = self._alphabet[position]
+            self._token_by_row[row] = self._sampler.tokens(position)
             slot.sampled[0, :batch] = position
             slot.sampled[1, :batch] = probability
 

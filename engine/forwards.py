@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Sequence as Listing
+from functools import partial
 
 import torch
 
@@ -17,6 +17,8 @@ from engine.steps import Extend, Prefill
 
 Work = Callable[[], None]
 CACHED_FEATURES = 64
+READING = 16
+"""Tokens."""
 
 
 class Forwards:
@@ -39,6 +41,7 @@ class Forwards:
         self.tables, self._token_by_row = tables, token_by_row
         self.shift_by_row = torch.zeros_like(token_by_row)
         self._shared = model.info.prefix == "image"
+        self._hidden = model.embed(torch.zeros(1, dtype=torch.int64, device=device.torch_device)).shape[-1]
         self.features = FeatureCache(CACHED_FEATURES)
         self.vision_images = 0
         self.prefill_tokens = 0
@@ -46,13 +49,16 @@ class Forwards:
     def decode(self, slot: DecodeSlot, batch: int, width: int) -> Work:
         """One token of each of `batch` rows; block tables are read `width` pages wide."""
 
-        def work() -> None:
-            slot.inputs.upload()
+        def forward(_: slice) -> None:
             rows = slot.inputs.device["row"][:batch]
             index = slot.inputs.device["index"][:batch, None]
             paged = self._paged(rows, index, width, torch.zeros_like(rows))
             hidden = self._model.forward(self._model.embed(self._token_by_row[rows, None]), paged)
             slot.logits[:batch] = self._model.head(hidden[:, 0])
+
+        def work() -> None:
+            slot.inputs.upload()
+            self._device.divide(1, self._size(batch), forward)
 
         return work
 
@@ -84,7 +90,10 @@ class Forwards:
 
         def work() -> None:
             for alike in _by_tokens(new):
-                self._write_prefixes(*zip(*alike, strict=True))
+                self.vision_images += len(alike)
+                self.prefill_tokens += len(alike) * alike[0][0].tokens
+                size = self._size(alike[0][0].tokens)
+                self._device.divide(len(alike), size, partial(self._write_prefixes, alike))
             if tails:
                 self._cache.copy_pages(upload(torch.tensor(tails), self._device.torch_device))
             embeds = self._model.embed(upload(prompts, self._device.torch_device))
@@ -129,9 +138,17 @@ class Forwards:
         index = starts[:, None] + offsets
         valid = offsets < lengths[:, None]
         paged = self._paged(rows, index, width, prefix, valid)
-        hidden = self._model.forward(embeds, paged)
-        last = hidden[torch.arange(len(rows), device=where), lengths - 1]
-        slot.logits[: len(rows)] = self._model.head(last)
+
+        def forward(_: slice) -> None:
+            hidden = self._model.forward(embeds, paged)
+            last = hidden[torch.arange(len(rows), device=where), lengths - 1]
+            slot.logits[: len(rows)] = self._model.head(last)
+
+        self._device.divide(1, self._size(embeds.shape[0] * embeds.shape[1]), forward)
+
+    def _size(self, tokens: int) -> int:
+        """See `Device.divide`; reading the weights takes as long as some tokens do."""
+        return max(tokens, READING) * self._hidden**2
 
     def _paged(
         self,
@@ -145,12 +162,11 @@ class Forwards:
             self._cache, index, self.tables[rows, :width], prefix, valid, shift=self.shift_by_row[rows]
         )
 
-    def _write_prefixes(self, pixels: Listing[Pixels], tables: Listing[list[int]]) -> None:
-        """Images of one length, into pages of their own."""
+    def _write_prefixes(self, alike: list[tuple[Pixels, list[int]]], part: slice) -> None:
+        """A part of images of one length, into pages of their own."""
+        pixels, tables = zip(*alike[part], strict=True)
         images = self._model.encode_images(pixels)
         count, tokens = len(pixels), pixels[0].tokens
-        self.vision_images += count
-        self.prefill_tokens += count * tokens
         where = self._device.torch_device
         index = torch.arange(tokens, device=where).expand(count, -1)
         prefix = torch.full((count,), tokens if self._model.both_ways else 0, device=where)
@@ -159,11 +175,17 @@ class Forwards:
 
     def _compute_features(self, images: dict[bytes, Pixels | None]) -> None:
         missing = {k: p for k, p in images.items() if p is not None and self.features.get(k) is None}
+        keys, pixels = list(missing), list(missing.values())
+
+        def encode(part: slice) -> None:
+            encoded.update(zip(keys[part], self._model.encode_images(pixels[part]), strict=True))
+
         if missing:
             self.vision_images += len(missing)
-            encoded = self._model.encode_images(list(missing.values()))
-            for key, features in zip(missing, encoded, strict=True):
-                self.features.put(key, features)
+            encoded: dict[bytes, Encoded] = {}
+            self._device.divide(len(missing), self._size(pixels[0].tokens), encode)
+            for key in keys:
+                self.features.put(key, encoded[key])
 
     def _feature(self, key: bytes) -> Encoded:
         features = self.features.get(key)

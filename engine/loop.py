@@ -181,7 +181,8 @@ class EngineLoop:
         elif self._ended:
             ask.fail(closed())
         elif not all(self.scheduler.fits_ever(s) for s in prepared):
-            ask.fail(EngineError("too-large", "this request needs more KV pages than the engine has"))
+            reason = "this request needs more KV pages than the engine has: raise kv_memory"
+            ask.fail(EngineError("too-large", reason))
         else:
             for sequence in prepared:
                 self.scheduler.add(sequence)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from engine.errors import EngineError
 from engine.models.base import KvShape, Model
 
 CACHED_IMAGES = 256
+_MEMORY = re.compile("memory|overflow")
+"""torch has no kind of its own for errors of the CPU's allocator."""
 GPU_SHARE = 0.8
 """Of a GPU's memory that is free once the model is loaded; the rest is for activations and graphs."""
 
@@ -37,6 +43,21 @@ def count_pages(
         pages = whole // 2 + images
     if pages < 2:
         raise EngineError(
-            "out-of-memory", f"the KV cache needs at least two pages of {size:,} bytes", "kv_memory"
+            "out-of-memory", f"kv_memory must hold at least two pages of {size:,} bytes", "kv_memory"
         )
     return pages
+
+
+@contextmanager
+def allocating(kv_bytes: int, rows: int) -> Iterator[None]:
+    """Around what takes the engine's memory.  Raises EngineError where there is not so much."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not _MEMORY.search(str(error)):
+            raise
+        raise EngineError(
+            "out-of-memory",
+            f"no memory for {kv_bytes:,} bytes of KV and {rows:,} rows: lower kv_memory or max_batch",
+            "kv_memory",
+        ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.errors import EngineError
 from engine.executor import Placement
 from engine.loop import Mode
 from engine.trace import Trace
@@ -36,3 +37,16 @@ class Options:
     prepare_threads: int = 2
     max_tokens: int | None = None
     trace: Trace | None = None
+
+    def __post_init__(self) -> None:
+        """Raises EngineError for a value that cannot be used."""
+        for name in ("max_batch", "kv_memory", "prefill_tokens", "prepare_threads", "max_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise EngineError("invalid-request", f"{name} must be at least 1, not {value}", name)
+        if not 0 < self.batch_share <= 1:
+            raise EngineError(
+                "invalid-request",
+                f"batch_share must be above 0 and at most 1, not {self.batch_share}",
+                "batch_share",
+            )

@@ -14,10 +14,13 @@ import numpy.typing as npt
 from engine.errors import EngineError, closed
 from engine.models.base import Model, ModelInfo
 from engine.models.registry import families
+from engine.pixels import PixelCache
 from engine.request import Request
 from engine.sequence import Ask, Sequence
 from grammars.types import Task
 
+PIXELS_KEPT = 64 << 20
+"""Bytes of preprocessed images: those whose KV is still cached, for small models."""
 PROMPT_TOKENS = 16
 """Of a usual phrase, for estimates."""
 
@@ -27,6 +30,7 @@ class Preparation:
 
     def __init__(self, model: Model, threads: int, max_tokens: int | None) -> None:
         self._model, self._max_tokens = model, max_tokens
+        self.pixels = PixelCache(model.preprocess, PIXELS_KEPT)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="pointbox-prepare")
 
     def submit(self, ask: Ask, ready: Callable[[list[Sequence] | EngineError], None]) -> None:
@@ -61,7 +65,7 @@ class Preparation:
         request, model = ask.request, self._model
         check_ability(model.info, request)
         key = image_key(request.image)
-        pixels = model.preprocess(request.image)
+        pixels = self.pixels.of(key, request.image)
         ask.open_sequences = len(request.phrases)
         seed = secrets.randbits(32) if request.seed is None else request.seed
         sequences = []

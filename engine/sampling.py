@@ -40,10 +40,11 @@ class Sampler:
         self._next_state, self._class_of = table(following).long(), table(grammar.class_of).long()
         self._place, self._lower = table(grammar.place).long(), table(grammar.lower).long()
         self._top = table(grammar.top).long()
+        self._alphabet = table(grammar.alphabet).long()
         first = grammar.first_coordinate
         self._first, self._coordinates = first, slice(first, first + BINS)
         self._bins = torch.arange(BINS, device=device)
-        self._positions = torch.arange(masks.shape[1], device=device)
+        self._columns = torch.arange(grammar.logits, device=device)
 
     def __call__(
         self,
@@ -60,9 +61,11 @@ class Sampler:
         allowed = self._masks[states]
         allowed[:, self._coordinates] &= (self._bins >= low[:, None]) & (self._bins <= high[:, None])
         masked = logits.float().masked_fill(~allowed, -torch.inf)
-        position = masked.argmax(dim=1) if chance is None else self._draw(masked, chance)
-        chosen = masked.gather(1, position[:, None]).squeeze(1)
-        return position, torch.exp(chosen - masked.logsumexp(dim=1))
+        return self._choose(masked, chance)
+
+    def tokens(self, position: torch.Tensor) -> torch.Tensor:
+        """Alphabet positions [B] -> ids [B]."""
+        return self._alphabet[position]
 
     def bounds(self, states: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """`Cursors.low` and `high` of rows from states [B] and the values of their open objects [B, *]."""
@@ -80,21 +83,31 @@ class Sampler:
             1, place[:, None], (position - self._first)[:, None]
         )
 
-    def _draw(self, masked: torch.Tensor, chance: Chance) -> torch.Tensor:
+    def _choose(
+        self, masked: torch.Tensor, chance: Chance | None, column: int = 0
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Masked logits [B, n], n of all columns from `column` on -> which [B], and its probability [B]."""
+        which = masked.argmax(dim=1) if chance is None else self._draw(masked, chance, column)
+        chosen = masked.gather(1, which[:, None]).squeeze(1)
+        return which, torch.exp(chosen - masked.logsumexp(dim=1))
+
+    def _draw(self, masked: torch.Tensor, chance: Chance, column: int) -> torch.Tensor:
         """Gumbel-max over the smallest set of tokens that holds top_p; greedy rows stay greedy."""
         warm = chance.temperature > GREEDY
         scaled = masked / chance.temperature.masked_fill(~warm, 1.0)[:, None]
         ordered, order = scaled.softmax(dim=1).sort(dim=1, descending=True, stable=True)
         beyond = ordered.cumsum(dim=1) - ordered >= chance.top_p[:, None]
         dropped = torch.zeros_like(beyond).scatter(1, order, beyond)
-        noise = -torch.log(-torch.log(self._uniform(chance)))
+        noise = -torch.log(
+            -torch.log(self._uniform(chance, self._columns[column : column + masked.shape[1]]))
+        )
         drawn = (scaled.masked_fill(dropped, -torch.inf) + noise).argmax(dim=1)
         return torch.where(warm, drawn, masked.argmax(dim=1))
 
-    def _uniform(self, chance: Chance) -> torch.Tensor:
-        """[B, A] numbers in (0, 1) that depend on seed, token number and position, not on the batch."""
+    def _uniform(self, chance: Chance, columns: torch.Tensor) -> torch.Tensor:
+        """[B, n] numbers in (0, 1) that depend on seed, token number and column, not on the batch."""
         state = _mix(_mix(chance.seed[:, None] + 0x9E3779B9) ^ chance.count[:, None])
-        bits = _mix(state ^ (self._positions * 0x85EBCA6B & 0xFFFFFFFF))
+        bits = _mix(state ^ (columns * 0x85EBCA6B & 0xFFFFFFFF))
         return (bits.double() + 0.5) / 2**32
 
 

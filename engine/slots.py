@@ -31,11 +31,11 @@ class DecodeSlot:
     sampled, host_sampled: alphabet positions and probabilities, [2, max_batch].
     """
 
-    def __init__(self, rows: int, alphabet: int, device: torch.device) -> None:
+    def __init__(self, rows: int, logits: int, device: torch.device) -> None:
         self.inputs = Packed(("row", "index"), rows, device)
         self.choice = Packed(("row", "state", "low", "high"), rows, device)
         self.chance = Packed(("temperature", "top_p", "seed", "count"), rows, device)
-        self.logits = torch.zeros(rows, alphabet, device=device)
+        self.logits = torch.zeros(rows, logits, device=device)
         self.sampled = torch.zeros(2, rows, dtype=torch.float64, device=device)
         pinned = device.type == "cuda"
         self._host_sampled = torch.zeros(2, rows, dtype=torch.float64, pin_memory=pinned)

@@ -43,6 +43,8 @@ class Automaton:
     final: int
     first_coordinate: int
     """Alphabet position of bin 0; the others follow it."""
+    size: int | None = None
+    """Alphabet position of a size, two slots at once, for models whose values are typed; the last one."""
 
     def advance(self, state: int, position: int) -> int:
         """The state after the token at an alphabet position, NO_STATE where it is not allowed."""
@@ -61,7 +63,9 @@ def transitions(expression: str, tokens: Tokens) -> tuple[Transitions, int, int,
     """
     from outlines_core import Index, Vocabulary  # tables made by other means do not need it
 
-    top = max((*tokens.pieces.values(), *tokens.end, *tokens.coordinates, tokens.start or 0))
+    top = max(
+        (*tokens.pieces.values(), *tokens.end, *tokens.coordinates, tokens.start or 0, tokens.size or 0)
+    )
     label, unused_eos = top + 1, top + 2
     index = Index(expression, Vocabulary(unused_eos, tokens.spelled(label)))
     table = {
@@ -101,9 +105,8 @@ def compile_automaton(expression: str, tokens: Tokens, arity: int, alphabet: Int
     table, initial, final, label = transitions(expression, tokens)
     number = {state: i for i, state in enumerate(sorted({*table, final}))}
     position = {int(token): i for i, token in enumerate(alphabet)}
-    states, size = len(number), len(alphabet)
-    dense = np.full((states, size), NO_STATE, np.int32)
-    after_label = np.full(states, NO_STATE, np.int32)
+    dense = np.full((len(number), len(alphabet)), NO_STATE, np.int32)
+    after_label = np.full(len(number), NO_STATE, np.int32)
     for state, row in table.items():
         for token, following in row.items():
             if token == label:
@@ -111,7 +114,8 @@ def compile_automaton(expression: str, tokens: Tokens, arity: int, alphabet: Int
             else:
                 dense[number[state], position[token]] = number[following]
     first = position[tokens.coordinates[0]]
-    return _flattened(dense, after_label, number[initial], number[final], alphabet, first, arity)
+    size = None if tokens.size is None else position[tokens.size]
+    return _flattened(dense, after_label, number[initial], number[final], alphabet, first, arity, size)
 
 
 def repeating_automaton(end: int, coordinates: range, arity: int) -> Automaton:
@@ -129,20 +133,32 @@ def repeating_automaton(end: int, coordinates: range, arity: int) -> Automaton:
 
 
 def _flattened(
-    dense: Ints, after_label: Ints, initial: int, final: int, alphabet: Ints, first: int, arity: int
+    dense: Ints,
+    after_label: Ints,
+    initial: int,
+    final: int,
+    alphabet: Ints,
+    first: int,
+    arity: int,
+    size: int | None = None,
 ) -> Automaton:
     """dense [S, A]: state and alphabet position -> next state; first: position of bin 0."""
+    slots_of = np.zeros(len(alphabet), np.int32)
+    slots_of[first : first + BINS] = 1
+    if size is not None:
+        slots_of[size] = 2
     columns, class_of = np.unique(dense, axis=1, return_inverse=True)
     return Automaton(
         alphabet=alphabet,
         class_of=class_of.reshape(-1).astype(np.int32),
         next_state=np.ascontiguousarray(columns),
         mask_bits=_packed(dense != NO_STATE),
-        slot=_slots(dense, after_label, initial, range(first, first + BINS), arity),
+        slot=_slots(dense, after_label, initial, slots_of, arity),
         after_label=after_label,
         initial=initial,
         final=final,
         first_coordinate=first,
+        size=size,
     )
 
 
@@ -153,21 +169,24 @@ def _packed(allowed: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
     return np.packbits(padded, axis=1, bitorder="little").view(np.uint32)
 
 
-def _slots(dense: Ints, after_label: Ints, initial: int, coordinates: range, arity: int) -> Ints:
-    """Walk from the start, counting coordinates modulo `arity`; every state has one count."""
+def _slots(dense: Ints, after_label: Ints, initial: int, slots_of: Ints, arity: int) -> Ints:
+    """Walk from the start, counting coordinates modulo `arity`; every state has one count.
+
+    slots_of [A]: coordinates that the token at an alphabet position is.
+    """
     count = {initial: 0}
     queue = deque([initial])
     while queue:
         state = queue.popleft()
-        following = {(int(n), p in coordinates) for p, n in enumerate(dense[state]) if n != NO_STATE}
+        following = {(int(n), int(slots_of[p])) for p, n in enumerate(dense[state]) if n != NO_STATE}
         if after_label[state] != NO_STATE:
-            following.add((int(after_label[state]), False))
-        for other, is_coordinate in following:
-            expected = (count[state] + is_coordinate) % arity
+            following.add((int(after_label[state]), 0))
+        for other, slots in following:
+            expected = (count[state] + slots) % arity
             if other not in count:
                 count[other] = expected
                 queue.append(other)
             elif count[other] != expected:
                 raise ValueError("an object of this expression has no fixed number of coordinates")
-    expects = dense[:, coordinates.start] != NO_STATE
+    expects = (dense[:, slots_of > 0] != NO_STATE).any(axis=1)
     return np.array([count.get(s, 0) if expects[s] else NO_SLOT for s in range(len(dense))], np.int32)

@@ -51,12 +51,12 @@ class Cursors:
         self._complete = grammar.complete.ravel()
         self._lower = np.where(grammar.lower == NO_LOWER, width - 1, grammar.lower).astype(np.int64)
         self._top = grammar.top.astype(np.int64)
-        self._first = grammar.first_coordinate
+        self._first, self._size = grammar.first_coordinate, grammar.size
 
     @staticmethod
     def width(grammar: Grammar) -> int:
         """Columns of the values of an open object."""
-        return 2 + int(grammar.place.max())
+        return 2 + max(map(grammar.dialect.arity, TASKS))
 
     def start(self, row: int, task: Task) -> None:
         """A new answer begins in a row."""
@@ -79,27 +79,36 @@ class Cursors:
 
     def last_token(self, row: int) -> int:
         """The id of the last token that a row took."""
-        return int(self._grammar.alphabet[self._last[row]])
+        return self._grammar.token(int(self._last[row]))
 
     def advance(self, rows: Rows, positions: Rows, probabilities: npt.NDArray[np.floating]) -> Flags:
         """Take one token per row, at alphabet positions [n]; which rows completed an object.
 
+        A size takes two slots, which share its probability.
         Raises ValueError, and changes nothing, if a state or bounds do not allow a token.
         """
-        edge = self.state[rows] * self._classes + self._class_of[positions]
+        kinds = positions if self._size is None else np.minimum(positions, self._size)
+        edge = self.state[rows] * self._classes + self._class_of[kinds]
         following, place = self._following[edge], self._place[edge]
         values = positions - self._first
+        if self._size is not None:
+            sizes = positions - self._size
+            values = np.where(sizes >= 0, sizes // BINS, values)
         wrong = (values < self.low[rows]) | (values > self.high[rows])
         wrong &= place > 0
         wrong |= following == NO_STATE
         if np.count_nonzero(wrong):
-            token = int(self._grammar.alphabet[positions[wrong][0]])
+            token = self._grammar.token(int(positions[wrong][0]))
             raise ValueError(f"token {token} is not allowed here")
         base = self._base[rows]
         at = base + place
         self._last[rows] = positions
         self._values[at] = values
         self._probabilities[at] = probabilities
+        if self._size is not None:
+            second = at + (sizes >= 0)
+            self._values[second] = np.where(sizes >= 0, sizes % BINS, values)
+            self._probabilities[second] = probabilities
         self._enter(rows, base, following)
         complete: Flags = self._complete[edge]
         return complete

@@ -20,7 +20,7 @@ class Grammar:
     class_of [A], next_state [S, C], after_label [S]   as in `Automaton`
     final [S]       whether the answer has ended
     task [S]        index into TASKS
-    place [S, C]    1 + slot of a coordinate token, 0 for any other
+    place [S, C]    1 + slot of a coordinate token, or of the first of the two that a size is; 0 for any other
     complete [S, C] whether the token completes an object
     before_label [S] whether any token from here leads to a label
     lower [S]       1 + slot of the lower coordinate that the expected one must exceed, NO_LOWER where none
@@ -49,6 +49,28 @@ class Grammar:
     def first_coordinate(self) -> int:
         """Alphabet position of coordinate bin 0."""
         return self.automata[TASKS[0]].first_coordinate
+
+    @property
+    def size(self) -> int | None:
+        """Alphabet position of a size of bin 0, for models whose values are typed; the other sizes follow.
+
+        Their alphabet is the end, the coordinates and one position that stands for all sizes.
+        """
+        return self.automata[TASKS[0]].size
+
+    @property
+    def logits(self) -> int:
+        """Columns of the logits that a model's head gives.
+
+        One for each position of the alphabet; where values are typed, of the end and of going on, then of
+        each bin of a coordinate, of a width and of a height.
+        """
+        return len(self.alphabet) if self.size is None else 2 + 3 * BINS
+
+    def token(self, position: int) -> int:
+        """The id of the token at an alphabet position."""
+        last = len(self.alphabet) - 1
+        return int(self.alphabet[min(position, last)]) + max(0, position - last)
 
     @property
     def has_labels(self) -> bool:
@@ -95,8 +117,12 @@ class Grammar:
         is_coordinate = np.zeros(self.next_state.shape[1], bool)
         is_coordinate[self.class_of[self.first_coordinate : self.first_coordinate + BINS]] = True
         arity = np.array([self.dialect.arity(TASKS[t]) for t in self.task])
-        self.place: Ints = np.where(is_coordinate, slot[:, None] + 1, 0).astype(np.int32)
+        is_size = np.zeros_like(is_coordinate)
+        if self.size is not None:
+            is_size[self.class_of[self.size]] = True
+        self.place: Ints = np.where(is_coordinate | is_size, slot[:, None] + 1, 0).astype(np.int32)
         self.complete: Flags = is_coordinate & (slot == arity - 1)[:, None]
+        self.complete |= is_size & (slot == arity - 2)[:, None]
         bounds = [self._bounds(TASKS[t], int(s)) for t, s in zip(self.task, slot, strict=True)]
         self.lower: Ints = np.array([lower for lower, _ in bounds], np.int32)
         self.top: Ints = np.array([top for _, top in bounds], np.int32)

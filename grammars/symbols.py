@@ -15,8 +15,9 @@ BINS = 1024
 END = "\ue400"
 START = "\ue401"
 LABEL = "\ue402"
+SIZE = "\ue403"
 COORDINATE = f"[{chr(0xE000)}-{chr(0xE000 + BINS - 1)}]"
-_STANDS_IN = re.compile(f"[{chr(0xE000)}-{LABEL}]")
+_STANDS_IN = re.compile(f"[{chr(0xE000)}-{SIZE}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +28,24 @@ class Tokens:
     end: ids that end an answer.
     start: id of the start-of-object token, for dialects that have one.
     pieces: ordinary vocabulary, piece -> id, for dialects that spell something out.
+    size: for models whose values are typed, the id of a width and height of bin 0.  The other sizes follow,
+        width after width, as the sizes follow the coordinates; what ends an answer is one lower id.
     """
 
     coordinates: Sequence[int]
     end: Sequence[int]
     start: int | None = None
     pieces: Mapping[str, int] = field(default_factory=dict)
+    size: int | None = None
 
     def __post_init__(self) -> None:
         first = self.coordinates[0]
         if list(self.coordinates) != list(range(first, first + BINS)):
             raise ValueError(f"a grammar needs {BINS} location tokens with consecutive ids")
+        if self.size is not None and (
+            self.size != first + BINS or len(self.end) != 1 or self.end[0] >= first or self.pieces
+        ):
+            raise ValueError("typed values are one end, then the coordinates, then the sizes, and no text")
 
     def spelled(self, label: int) -> dict[str, list[int]]:
         """Characters or pieces -> ids, as outlines_core's Vocabulary takes them.
@@ -51,4 +59,6 @@ class Tokens:
         spelled[LABEL] = [label]
         if self.start is not None:
             spelled[START] = [self.start]
+        if self.size is not None:
+            spelled[SIZE] = [self.size]
         return spelled

@@ -29,6 +29,7 @@ from app.admission.messages import (
 )
 from app.admission.replies import ReplyReader
 from app.admission.scripts import Scripts
+from app.admission.sent import SentImages
 from app.admission.tickets import Ticket
 from app.settings import Settings
 
@@ -83,12 +84,13 @@ class AdmissionClient:
         self._prefix = self._scripts.prefix
         self._reply = f"{self._prefix}reply:{secrets.token_hex(8)}"
         self._tickets: dict[str, Ticket] = {}
-        self._reader = ReplyReader(self._reading, self._redis, self._reply, self._tickets)
+        self._reader = ReplyReader(self._reading, self._reply, self._tickets)
         self._heard = time.monotonic()
         """When Redis last answered the watcher."""
         self._orphans: set[str] = set()
         """Ids whose caller has gone without Redis knowing."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._sent = SentImages()
         self._models: list[WorkerModel] = []
         self._models_at = float("-inf")
 
@@ -154,9 +156,13 @@ class AdmissionClient:
             key_id,
         )
         try:
-            answer = await self._admit(arguments)
-            if answer[0] == b"need-image":
-                answer = await self._admit((*arguments, await ref.load()))
+            if isinstance(image, bytes) and self._sent.seems_missing(ref.sha256):
+                answer = await self._admit((*arguments, image))
+            else:
+                answer = await self._admit(arguments)
+                if answer[0] == b"need-image":
+                    answer = await self._admit((*arguments, await ref.load()))
+            self._sent.note(ref.sha256, admitted=answer[0] == b"admitted")
             self._accept(ticket, model, answer)
         except BaseException as error:
             if new:
@@ -240,7 +246,8 @@ class AdmissionClient:
         while True:
             waiting = [ticket for ticket in self._tickets.values() if ticket.admitted]
             try:
-                standing = await self._scripts.run("watch", self._reply, *(ticket.id for ticket in waiting))
+                read = self._reader.last
+                standing = await self._scripts.run("watch", self._reply, read, *(t.id for t in waiting))
                 self._settle(waiting, standing)
                 await self._cancel_orphans()
                 self._heard = time.monotonic()

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import structlog
 
+from app.admission import spans
 from app.admission.connections import REDIS_ERRORS
 from app.admission.messages import Event, Failure, Terminal
 from app.admission.translate import Transcript, failure
@@ -94,35 +95,50 @@ class Execution:
 
     async def run(self) -> None:
         """Ends after the final answer is in Redis, or at once when somebody else's is."""
-        answer: Terminal | None
+        with spans.answering(self.delivery) as span:
+            answer = await self._terminal()
+            if answer is not None:
+                spans.concluded(span, answer)
+                await self._patiently(lambda: self._tools.queue.finish(self.delivery, answer))
+
+    async def _terminal(self) -> Terminal | None:
+        """As `_answer`, with every failure put into words. Raises EngineDied."""
         try:
-            answer = await self._answer()
+            return await self._answer()
         except EngineError as error:
             if error.kind == "closed":
                 raise EngineDied(str(error)) from error
-            answer = failure(error)
+            return failure(error)
         except ProblemError as problem:
-            answer = Failure(problem=problem.slug, detail=problem.detail, field=problem.field)
+            return Failure(problem=problem.slug, detail=problem.detail, field=problem.field)
         except Exception as error:
             log.exception("request failed", request=self.delivery.id)
-            answer = Failure(problem="internal", detail=f"The worker failed: {type(error).__name__}.")
-        if answer is not None:
-            await self._patiently(lambda: self._tools.queue.finish(self.delivery, answer))
+            return Failure(problem="internal", detail=f"The worker failed: {type(error).__name__}.")
 
     async def _answer(self) -> Terminal | None:
         """None: the delivery is not ours any more, or was cancelled."""
         began = time.monotonic()
-        data = await self._patiently(lambda: self._tools.queue.image(self.delivery))
-        if data is None:
-            return Failure(problem="unavailable", detail="The queue lost the image; send the request again.")
         loop = asyncio.get_running_loop()
-        decoded = await loop.run_in_executor(self._tools.pool, self._tools.decode, data)
+        with spans.part("intake"):
+            data = await self._patiently(lambda: self._tools.queue.image(self.delivery))
+            if data is None:
+                lost = "The queue lost the image; send the request again."
+                return Failure(problem="unavailable", detail=lost)
+            decoded = await loop.run_in_executor(self._tools.pool, self._tools.decode, data)
         intake_ms = (time.monotonic() - began) * 1000
         if self._stopped:
             return None
-
         transcript = Transcript(self.delivery)
-        arrived = self._submit(decoded.image, loop)
+        with spans.part("engine"):
+            finished = await self._follow(self._submit(decoded.image, loop), transcript)
+        if finished is None:
+            return None
+        model = self._tools.engine.model_info.name
+        size = decoded.width, decoded.height
+        return transcript.completed(model, *size, decoded.notes, intake_ms, finished.metrics)
+
+    async def _follow(self, arrived: asyncio.Queue[EngineEvent], transcript: Transcript) -> Finished | None:
+        """Until the engine's last event; None when nobody waits for it. Raises EngineError."""
         seq = 0
         while True:
             batch, last = await _next_batch(arrived)
@@ -133,9 +149,7 @@ class Execution:
                 else:
                     self.cancel()
             if isinstance(last, Finished) and not self._stopped:
-                model = self._tools.engine.model_info.name
-                size = decoded.width, decoded.height
-                return transcript.completed(model, *size, decoded.notes, intake_ms, last.metrics)
+                return last
             if isinstance(last, Failed) and (not self._stopped or last.error.kind == "closed"):
                 raise last.error
             if last is not None:

@@ -7,7 +7,6 @@ cancellations and new work, `_guard` notices a hanging engine. The engine has a 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import secrets
 import socket
@@ -65,6 +64,8 @@ class Feeder:
         """A dead worker left requests, and it is for us to run them, each alone, before anything new."""
         self._heard = True
         """Redis answered the last beat."""
+        self._more = True
+        """Requests may be waiting in Redis."""
         self._stirred = asyncio.Event()
         self._broken: BaseException | None = None
         """Why this worker cannot go on; what it holds is left to others."""
@@ -110,11 +111,12 @@ class Feeder:
                 progress = await self._take()
                 pause = 0.05
             except REDIS_ERRORS:
+                self._more = True
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 1.0)
                 continue
-            if not progress:
-                await _wait(self._stirred, POLL_S)
+            if not progress and not await _wait(self._stirred, POLL_S):
+                self._more = True
 
     async def _take(self) -> bool:
         """Starts what may be started. False: nothing can be done until something changes."""
@@ -124,9 +126,13 @@ class Feeder:
         rows, batch_rows = self._room.left(self._deliveries(), pages)
         if self._alone or not (rows or batch_rows):
             return False
+        if not self._more:
+            return False
+        self._more = False  # before the command: what wakes us while it runs may be too late for it
         deliveries = await self._queue.take(rows, batch_rows)
         for delivery in deliveries:
             self._start(delivery)
+        self._more = self._more or bool(deliveries) or not (rows and batch_rows)
         return bool(deliveries)
 
     async def _take_lost(self) -> bool:
@@ -214,12 +220,15 @@ class Feeder:
                 answer: Any = await self._listening.xread(last, block=round(BLOCK_S * 1000))
             except REDIS_ERRORS:
                 await asyncio.sleep(POLL_S)
+                self._more = True
                 continue
             for stream, entries in answer or []:
                 last[stream.decode()] = entries[-1][0].decode()
-                if stream.decode() == inbox:
-                    for _, fields in entries:
-                        self._cancel(fields[b"id"].decode(), int(fields[b"attempt"]))
+                if stream.decode() == wake:
+                    self._more = True
+                    continue
+                for _, fields in entries:
+                    self._cancel(fields[b"id"].decode(), int(fields[b"attempt"]))
             self._stirred.set()
 
     def _cancel(self, name: str, attempt: int) -> None:
@@ -244,7 +253,10 @@ class Feeder:
             log.warning("left without goodbye", error=str(error))
 
 
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
+async def _wait(event: asyncio.Event, seconds: float) -> bool:
+    """Whether it came."""
+    try:
         async with asyncio.timeout(seconds):  # wait_for of Python 3.11 can swallow a cancellation
-            await event.wait()
+            return await event.wait()
+    except TimeoutError:
+        return False

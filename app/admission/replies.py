@@ -20,20 +20,21 @@ log = structlog.get_logger(__name__)
 
 
 class ReplyReader:
-    """Reads `stream` from its start, hands every entry to its ticket, and trims what it has read.
+    """Reads `stream` from its start and hands every entry to its ticket.
+
+    Entries up to `last` are not needed any more.
 
     Args:
         reading: a client of its own, since it blocks.
-        redis: for trimming.
         tickets: by request id; a ticket is removed with its final answer.
     """
 
-    def __init__(self, reading: Redis, redis: Redis, stream: str, tickets: dict[str, Ticket]) -> None:
+    def __init__(self, reading: Redis, stream: str, tickets: dict[str, Ticket]) -> None:
         self._reading = reading
-        self._redis = redis
         self._stream = stream
         self._tickets = tickets
-        self._last = "0-0"
+        self.last = "0-0"
+        """The id of the last entry that was read."""
 
     async def run(self) -> None:
         """Reads until cancelled, through any absence of Redis."""
@@ -50,14 +51,11 @@ class ReplyReader:
 
     async def _read_once(self) -> None:
         block_ms = round(BLOCK_S * 1000)
-        answer: Any = await self._reading.xread({self._stream: self._last}, count=BATCH, block=block_ms)
+        answer: Any = await self._reading.xread({self._stream: self.last}, count=BATCH, block=block_ms)
         for _, entries in answer or []:
             for entry_id, fields in entries:
-                self._last = entry_id.decode()
+                self.last = entry_id.decode()
                 self._hand_out(fields)
-            milliseconds, number = self._last.split("-")
-            unread = f"{milliseconds}-{int(number) + 1}"
-            await self._redis.xtrim(self._stream, minid=unread, approximate=False)
 
     def _hand_out(self, fields: dict[bytes, bytes]) -> None:
         ticket = self._tickets.get(fields[b"id"].decode())

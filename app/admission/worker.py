@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from app import logs
+from app import logs, tracing
 from app.admission.execution import EngineDied, EngineLike
 from app.admission.feeder import Feeder
 from app.child import USAGE_ERROR
@@ -29,6 +30,7 @@ def run_worker(settings: Settings) -> int:
         print("A worker needs POINTBOX_REDIS_URL.", file=sys.stderr)
         return USAGE_ERROR
     logs.configure(settings.log_level, "worker")
+    tracing.configure("worker")
     if len(settings.models) > 1:
         print("A worker serves one model: start one for each.", file=sys.stderr)
         return USAGE_ERROR
@@ -38,13 +40,7 @@ def run_worker(settings: Settings) -> int:
     from engine.errors import EngineError
 
     def load() -> EngineLike:
-        return Engine.load(
-            settings.model,
-            device=settings.device,
-            mode=settings.mode,
-            max_batch=settings.max_batch,
-            batch_share=settings.batch_share,
-        )
+        return Engine.load(settings.model, **settings.engine_options)
 
     try:
         asyncio.run(work(settings, load, decode))
@@ -69,12 +65,14 @@ async def work(settings: Settings, load: Callable[[], EngineLike], decode: Calla
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     engine = await asyncio.to_thread(load)
+    gc.freeze()  # or every full collection walks all that was imported, and holds up the engine
     try:
         feeder = Feeder(settings, engine, decode)
         log.info("worker is ready", worker=feeder.id, model=engine.model_info.name)
         await feeder.run(stop)
         log.info("worker ended", worker=feeder.id)
     finally:
+        gc.unfreeze()
         await _close(engine)
 
 

@@ -79,7 +79,7 @@ class MetricsController(Controller):
             figures = await client.figures()
         except AdmissionError:
             figures = None
-        return exposition(figures)
+        return exposition(state.http.registry, figures)
 
 
 class ModelController(Controller):

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from litestar.plugins.prometheus import PrometheusConfig
-from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -17,22 +16,13 @@ from app.admission.messages import EngineCounts, WorkerInfo
 
 _REFUSALS = ("queue-full", "tenant-queue-full")
 _WORKER = ("model", "worker")
-BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Seconds; from an answer out of the cache to the usual deadline."""
 
 
-def http_figures() -> PrometheusConfig:
-    """Per route: how many requests, how long they took, how many are open."""
-    return PrometheusConfig(
-        app_name="pointbox", prefix="pointbox_http", group_path=True, buckets=list(BUCKETS)
-    )
-
-
-def exposition(figures: Figures | None) -> bytes:
-    """The text format. None: Redis is away."""
+def exposition(http: CollectorRegistry, figures: Figures | None) -> bytes:
+    """The text format: the figures of this process, and those of all. None: Redis is away."""
     registry = CollectorRegistry()
     registry.register(_Collected([_up(figures), *(_families(figures) if figures else ())]))
-    return generate_latest(REGISTRY) + generate_latest(registry)
+    return generate_latest(http) + generate_latest(registry)
 
 
 class _Collected(Collector):

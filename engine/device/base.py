@@ -44,6 +44,14 @@ class Device(Protocol):
         """
         ...
 
+    def divide(self, items: int, size: int, work: Callable[[slice], None]) -> None:
+        """Do work for items that do not need each other, whole or in parts at the same time.
+
+        size: multiply-adds of one item in one square layer of the model.
+        Called by work on the compute stream, which goes on when all of it is done; raises what a part raises.
+        """
+        ...
+
     def copy(self, work: Callable[[], None], after: Event) -> Event:
         """Enqueue work on the copy stream, to begin when `after` has passed."""
         ...

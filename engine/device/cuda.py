@@ -56,6 +56,9 @@ class CudaDevice:
             self.compute_stream.wait_stream(torch.cuda.default_stream(self.torch_device))
         return self._enqueue(self.compute_stream, lambda: self._run(work, key))
 
+    def divide(self, items: int, size: int, work: Callable[[slice], None]) -> None:
+        work(slice(0, items))
+
     def copy(self, work: Callable[[], None], after: Event) -> CudaEvent:
         assert isinstance(after, CudaEvent)
         if after.error is not None:

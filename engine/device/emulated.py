@@ -105,6 +105,9 @@ class EmulatedDevice:
             self.log.append(event)
         return event
 
+    def divide(self, items: int, size: int, work: Callable[[slice], None]) -> None:
+        work(slice(0, items))
+
     def copy(self, work: Callable[[], None], after: Event) -> EmulatedEvent:
         assert isinstance(after, EmulatedEvent)
         event = self._enqueue("copy", work, self._copy_end, after.end)

@@ -10,7 +10,7 @@ from pointbox.calls import DETECT, POINT, F, Model, Options, Phrases, R, Task, a
 from pointbox.config import DEFAULT_RETRIES, DEFAULT_TIMEOUT_S, Config
 from pointbox.events import Answering
 from pointbox.mapping import Counter, Outcome, Progress, map_threads
-from pointbox.pictures import ImageHandle, ImageSource, Upload, prepare, size_of
+from pointbox.pictures import ImageHandle, ImageSource, prepare, size_of
 from pointbox.results import Detection, DetectResult, Point, PointResult
 from pointbox.sending import Sender
 from pointbox.streams import Stream
@@ -193,8 +193,8 @@ class Images:
         Every use keeps it alive longer; a call with one that has expired raises `NotFound`.
         """
         prepared = prepare(image)
-        if not isinstance(prepared, Upload):
-            raise TypeError("Upload the image itself: a path, bytes, a PIL image or an array.")
+        if isinstance(prepared, ImageHandle):
+            return prepared
         return self._sender.send(upload(self._config, prepared))
 
     def delete(self, image: ImageHandle | str) -> None:

@@ -149,6 +149,8 @@ class Result(Struct, frozen=True, kw_only=True, dict=True):
     def to_json(self) -> str:
         """The answer as the service worded it."""
         values = msgspec.to_builtins(self)
+        if self.id is None:
+            del values["id"]
         for found in values.get("objects") or values.get("points") or ():
             del found["image_width"], found["image_height"]
         return msgspec.json.encode(values).decode()

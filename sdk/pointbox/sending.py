@@ -19,6 +19,8 @@ from pointbox.tries import SILENCE_S, Tries
 T = TypeVar("T")
 
 LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30)
+LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+"""Reached without the proxy that HTTP_PROXY may name."""
 
 
 class Pieces:
@@ -115,7 +117,10 @@ class Sender:
         process = os.getpid()
         pool = self._pools.get(process)
         if pool is None:
-            new = httpx.Client(base_url=self._config.url, headers=self._config.headers(), limits=LIMITS)
+            config = self._config
+            new = httpx.Client(
+                base_url=config.url, headers=config.headers(), limits=LIMITS, mounts=dict.fromkeys(LOOPBACK)
+            )
             pool = self._pools.setdefault(process, new)
         return pool
 

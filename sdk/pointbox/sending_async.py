@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 import httpx
 
@@ -14,7 +13,7 @@ from pointbox.calls import Call
 from pointbox.config import Config
 from pointbox.errors import PointboxError
 from pointbox.refusals import refusal
-from pointbox.sending import LIMITS
+from pointbox.sending import LIMITS, LOOPBACK
 from pointbox.tries import SILENCE_S, Tries
 
 T = TypeVar("T")
@@ -47,7 +46,7 @@ class AsyncSender:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
+        self._pools: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
 
     async def send(self, call: Call[T]) -> T:
         """The answer, after as many tries as it takes.
@@ -115,7 +114,10 @@ class AsyncSender:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
+            for ended in [other for other in list(self._pools) if other.is_closed()]:
+                self._pools.pop(ended, None)
             config = self._config
-            pool = httpx.AsyncClient(base_url=config.url, headers=config.headers(), limits=LIMITS)
-            self._pools[loop] = pool
+            pool = self._pools[loop] = httpx.AsyncClient(
+                base_url=config.url, headers=config.headers(), limits=LIMITS, mounts=dict.fromkeys(LOOPBACK)
+            )
         return pool

@@ -11,9 +11,8 @@ import httpx
 
 from app.access.keys import Keys, NewKey
 from app.access.opening import open_database
-from app.correlation import Correlation
 from app.db.database import Database
-from app.server import create_app
+from app.server import create_app, layered
 from app.settings import Settings
 
 
@@ -45,8 +44,8 @@ async def serving(settings: Settings) -> AsyncGenerator[Api, None]:
 
     living = asyncio.create_task(live())
     await started.wait()
-    transport = httpx.ASGITransport(Correlation(app))  # type: ignore[arg-type]
-    async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+    transport = httpx.ASGITransport(layered(app))  # type: ignore[arg-type]
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield Api(client, Keys(database))
     stop.set()
     await living

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from app import logs, tracing
 from app.admission.worker import work
 from app.serve import Commands, run_serve
 from app.settings import Settings
@@ -15,6 +16,8 @@ from tests.admission.fakes import FakeEngine, fake_decode
 
 def worker() -> int:
     settings = Settings.load()
+    logs.configure(settings.log_level, "worker")
+    tracing.configure("worker")
     engine = FakeEngine(Path(settings.model).name)
     asyncio.run(work(settings, lambda: engine, fake_decode))
     return 0

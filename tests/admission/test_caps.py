@@ -44,18 +44,56 @@ async def test_caps_on_depth_and_bytes(settings, redis, limits, refusal):
     await client.close()
 
 
+async def set_rate(redis, settings, answers, seconds):
+    now, _ = await redis.time()
+    rate = {"count": answers, "ms": seconds * 1000, "at": now * 1000}
+    await redis.hset(f"pb1:{{{settings.namespace}}}:rate:tiny", mapping=rate)
+
+
 async def test_retry_after_follows_the_measured_rate(settings, redis):
     await announce(redis, settings)
     client = await AdmissionClient.connect(settings.redis_url, settings.namespace, Limits(depth=50))
     for _ in range(50):
         await ask(client, "cat")
-    seconds, _ = await redis.time()
-    rate = {"count": 300, "at": seconds * 1000, "since": (seconds - 600) * 1000}  # 300 in 30 s: 10 a second
-    await redis.hset(f"pb1:{{{settings.namespace}}}:rate", mapping=rate)
+    await set_rate(redis, settings, 100, 10)
     with pytest.raises(QueueFull) as caught:
         await ask(client, "cat")
-    assert 5 <= caught.value.retry_after_s <= 7
+    assert caught.value.retry_after_s == 5
     await client.close()
+
+
+async def test_who_cannot_be_answered_in_time_hears_so_at_once(client, redis, settings):
+    await announce(redis, settings)
+    await set_rate(redis, settings, 20, 10)
+    for _ in range(20):
+        await ask(client, "cat", tenant="flood")
+    with pytest.raises(QueueFull) as caught:
+        await ask(client, "cat", tenant="flood", timeout_s=10)
+    assert caught.value.retry_after_s == 3, "ten seconds of work wait, and 7 of 10 seconds may be waited"
+    await ask(client, "cat", tenant="flood", timeout_s=20)
+    await ask(client, "cat", tenant="quiet", timeout_s=10)
+    with pytest.raises(QueueFull):
+        await ask(client, "cat", tenant="quiet", timeout_s=10, priority="batch")
+    for _ in range(6):
+        await ask(client, "cat", tenant="quiet")
+    with pytest.raises(TenantQueueFull):
+        await ask(client, "cat", tenant="quiet", timeout_s=8)
+
+
+async def test_the_rate_is_measured_while_requests_wait(client, start_work, redis, settings):
+    key = f"pb1:{{{settings.namespace}}}:rate:tiny"
+    work = await start_work(max_batch=2)
+    for _ in range(3):
+        await answer(await ask(client, "cat"))
+    assert await redis.hget(key, "count") is None, "nobody waited"
+    tickets = [await ask(client, "hold") for _ in range(12)]
+    await asyncio.sleep(0.5)
+    work.engine.release.set()
+    await asyncio.gather(*map(answer, tickets))
+    counted, ms = (float(n) for n in await redis.hmget(key, "count", "ms"))
+    assert 0 < counted < 12
+    assert ms > 400
+    assert {int(n) for n in await redis.hvals(f"pb1:{{{settings.namespace}}}:waiting")} <= {0}
 
 
 async def test_a_refused_request_sends_no_image(settings, redis):

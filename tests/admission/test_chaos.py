@@ -127,3 +127,4 @@ async def test_every_request_ends_once_whatever_happens(seed, client, redis, set
     assert await leftovers(redis, settings) == set()
     open_now = await redis.hgetall(f"pb1:{{{settings.namespace}}}:open")
     assert {int(n) for n in open_now.values()} == {0}
+    assert await redis.hvals(f"pb1:{{{settings.namespace}}}:waiting") == []

@@ -15,7 +15,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_default():
 
 
 def test_a_child_reads_the_same_settings():
-    settings = Settings(port=0, redis_url="redis://x", mode="blocking", queue_bytes=10**9)
+    settings = Settings(port=0, redis_url="redis://x", mode="blocking", queue_bytes=10**9, kv_memory=3**9)
     assert Settings.load(settings.to_environ()) == settings
     assert Settings.load(Settings().to_environ()) == Settings()
 
@@ -29,6 +29,8 @@ def test_a_child_reads_the_same_settings():
         ({"POINTBOX_MAX_BATCH": "0"}, "max_batch"),
         ({"POINTBOX_MODEL": " , "}, "model"),
         ({"POINTBOX_BATCH_SHARE": "1.5"}, "batch_share"),
+        ({"POINTBOX_KV_MEMORY": "lots"}, "POINTBOX_KV_MEMORY must be a number of bytes, such as 512M or 2G"),
+        ({"POINTBOX_KV_MEMORY": "0"}, "kv_memory"),
         ({"POINTBOX_REDIS_URL": "localhost:6379"}, "redis://"),
         ({"POINTBOX_REDIS_URL": "redis://host:port"}, "redis_url"),
         ({"POINTBOX_NAMESPACE": "a:b"}, "namespace"),
@@ -41,6 +43,23 @@ def test_a_wrong_value_is_named_in_one_line(environ, word):
     with pytest.raises(SettingsError, match=word) as caught:
         Settings.load(environ)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1048576", 1 << 20),
+        ("1M", 1 << 20),
+        ("512 MiB", 512 << 20),
+        ("2g", 2 << 30),
+        ("1.5GB", 3 << 29),
+        ("1T", 1 << 40),
+    ],
+)
+def test_sizes_as_people_write_them(text, size):
+    assert Settings.load({}, kv_memory=text).kv_memory == size
+    assert Settings.load({"POINTBOX_KV_MEMORY": text}).kv_memory == size
+    assert Settings.load({"POINTBOX_KV_MEMORY": "7"}, kv_memory=text).engine_options["kv_memory"] == size
 
 
 def test_several_models_and_the_name_of_a_folder(tmp_path):

@@ -57,8 +57,11 @@ def test_overhead_is_what_is_left_of_the_wall_time() -> None:
     assert overhead.overhead_p50_ms <= overhead.overhead_p99_ms
     assert set(overhead.as_json()) == {
         "requests",
+        "image_kb",
         "wall_p50_ms",
         "wall_p99_ms",
+        "intake_p50_ms",
+        "engine_p50_ms",
         "overhead_p50_ms",
         "overhead_p99_ms",
     }

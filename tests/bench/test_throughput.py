@@ -71,6 +71,14 @@ def test_every_question_is_answered(tiny: Model) -> None:
     assert len(by_generate(generator, asked, 2, False)[1]) == 5
 
 
+def test_questions_about_one_picture_follow_each_other() -> None:
+    asked = questions(7, seed=3, phrases=3)
+    assert len(asked) == 7
+    pictures = [question.image.tobytes() for question in asked]
+    assert pictures[0] == pictures[1] == pictures[2] != pictures[3] == pictures[5] != pictures[6]
+    assert len({question.phrase for question in asked[:3]}) == 3
+
+
 def test_a_failed_request_is_no_measurement(tiny: Model) -> None:
     bad = questions(1)[0]
     with pytest.raises(Exception, match="blank"):
@@ -78,7 +86,7 @@ def test_a_failed_request_is_no_measurement(tiny: Model) -> None:
 
 
 def test_all_ways_have_a_row() -> None:
-    ways = run(2, 2, lambda _: None)
+    ways = run(2, 4, 2, lambda _: None)
     assert [way.name for way in ways][:2] == ["pipelined", "blocking"]
     assert len(ways) == 6
     for way in ways:

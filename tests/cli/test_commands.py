@@ -47,12 +47,21 @@ BAD_USE = [
     (f"detect {SCENE} x --max-objects 0", "--max-objects"),
     (f"detect {SCENE} x --max-objects many", "--max-objects"),
     (f"detect {SCENE} x --dedupe perhaps", "--dedupe"),
+    (f"detect {SCENE} x --device tpu", "cuda"),
+    (f"detect {SCENE} x --max-batch 0", "max_batch"),
+    (f"detect {SCENE} x --kv-memory lots", "512M or 2G"),
+    (f"detect {SCENE} x --kv-memory 1K", "kv_memory"),
+    (f"detect {SCENE} x --kv-memory 900000T", "kv_memory"),
+    (f"detect {SCENE} x --kv-memory 8K", "kv_memory"),
     (f"detect {SCENE} x --colour red", "--colour"),
     (f"detect {SCENE}", "PHRASE"),
     ("point", "IMAGE"),
     ("paint a b", "paint"),
     ("serve --port 99999", "port"),
     ("serve --port http", "port"),
+    ("serve --batch-share 2", "batch_share"),
+    ("serve --kv-memory -1", "kv_memory"),
+    ("worker --max-batch few", "--max-batch"),
     ("api", "redis"),
     ("worker", "POINTBOX_REDIS_URL"),
 ]
@@ -93,6 +102,14 @@ def test_json_is_the_answer_of_the_route(capsys: pytest.CaptureFixture[str]) -> 
     assert run("point", SCENE, "red circle", "--json", "--max-objects", "1") == 0
     points = msgspec.json.decode(capsys.readouterr().out, type=PointAnswer, strict=True)
     assert len(points.points) == 1
+
+
+def test_an_engine_of_a_given_size_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("detect", SCENE, "red circle", "yellow star", "--json") == 0
+    usual = msgspec.json.decode(capsys.readouterr().out, type=DetectAnswer).objects
+    size = ("--device", "cpu", "--max-batch", "1", "--kv-memory", "3M")
+    assert run("detect", SCENE, "red circle", "yellow star", "--json", *size) == 0
+    assert msgspec.json.decode(capsys.readouterr().out, type=DetectAnswer).objects == pytest.approx(usual)
 
 
 def test_pixels(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,6 +49,7 @@ def engine_on(
     pages: int | None = None,
     prefill_tokens: int = 1024,
     max_tokens: int | None = None,
+    batch_share: float = 0.5,
     trace: Trace | None = None,
 ) -> Engine:
     """An engine on a model that several tests share."""
@@ -61,6 +62,7 @@ def engine_on(
         pages=pages,
         prefill_tokens=prefill_tokens,
         max_tokens=max_tokens,
+        batch_share=batch_share,
         trace=trace,
     )
 

@@ -32,6 +32,9 @@ class Wrapped:
     def compute(self, work: Work, key: Hashable = None) -> Event:
         return self._real.compute(work, key)
 
+    def divide(self, items: int, size: int, work: Callable[[slice], None]) -> None:
+        self._real.divide(items, size, work)
+
     def copy(self, work: Work, after: Event) -> Event:
         return self._real.copy(work, after)
 

@@ -25,8 +25,10 @@ from engine.executor import Placement
 from engine.loop import Mode
 from engine.request import Request
 from engine.sampling import Sampler
+from engine.typed_sampling import make_sampler
 from grammars.cursors import Cursors
 from grammars.dialects.base import Dialect
+from grammars.dialects.moondream import MoondreamDialect
 from grammars.dialects.paligemma import PaliGemmaDialect
 from grammars.dialects.pointbox import PointboxDialect
 from grammars.grammar import Grammar
@@ -100,6 +102,8 @@ def byte_level_pieces() -> dict[str, int]:
 @cache
 def grammar_of(dialect: type[Dialect]) -> Grammar:
     coordinates = range(VOCABULARY, VOCABULARY + BINS)
+    if dialect is MoondreamDialect:
+        return Grammar(dialect(), Tokens(coordinates, (0,), size=coordinates.stop))
     end, start = (coordinates.stop, coordinates.stop + 1), coordinates.stop + 2
     has_start = dialect is PointboxDialect
     return Grammar(dialect(), Tokens(coordinates, end, start if has_start else None, byte_level_pieces()))
@@ -110,7 +114,7 @@ class Walk:
 
     def __init__(self, grammar: Grammar, chance: random.Random) -> None:
         self.grammar, self.chance = grammar, chance
-        self.sampler, self.cursors = Sampler(grammar, torch.device("cpu")), Cursors(grammar, ROWS)
+        self.sampler, self.cursors = make_sampler(grammar, torch.device("cpu")), Cursors(grammar, ROWS)
         self.states = torch.zeros(ROWS, dtype=torch.int64)
         self.values = torch.full((ROWS, Cursors.width(grammar)), -1)
         self.masks = grammar.masks()
@@ -131,7 +135,8 @@ class Walk:
         options = np.flatnonzero(allowed)
         others = [p for p in options if not 0 <= p - self.grammar.first_coordinate < BINS]
         pool = self.chance.choice([options[:1], options[-1:], options, others or options])
-        return int(self.chance.choice(list(pool)))
+        position = int(self.chance.choice(list(pool)))
+        return position + self.chance.randrange(BINS**2) * (position == self.grammar.size)
 
     def step(self) -> None:
         everyone = np.arange(ROWS)
@@ -156,7 +161,7 @@ class Walk:
         assert high.tolist() == self.cursors.high.tolist()
 
 
-@pytest.mark.parametrize("dialect", [PointboxDialect, PaliGemmaDialect, Spelled])
+@pytest.mark.parametrize("dialect", [PointboxDialect, PaliGemmaDialect, Spelled, MoondreamDialect])
 @bounded
 @given(chance=st.randoms(use_true_random=False))
 def test_the_sampler_advances_as_cursors_do(dialect: type[Dialect], chance: random.Random) -> None:

@@ -29,6 +29,11 @@ def tokens(pieces: Sequence[str] = PIECES, start: bool = True) -> Tokens:
     )
 
 
+def typed_tokens() -> Tokens:
+    """As Moondream has them: every value has an id beyond the vocabulary, which here has 40 tokens."""
+    return Tokens(range(FIRST, FIRST + 1024), (0,), size=FIRST + 1024)
+
+
 @dataclass(frozen=True)
 class Expression:
     """(object (separator object)*)?END or (object)*END; `text` is what Python's `re` reads too."""

@@ -10,16 +10,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from grammars.dialects.moondream import MoondreamDialect
 from grammars.dialects.paligemma import PaliGemmaDialect
 from grammars.dialects.pointbox import PointboxDialect
 from grammars.grammar import Cursor, Grammar
+from grammars.symbols import Tokens
 from grammars.types import TASKS, Box, Item, Point, Task
-from tests.grammars.expressions import END_IDS, FIRST, START_ID, tokens
+from tests.grammars.expressions import END_IDS, FIRST, START_ID, tokens, typed_tokens
 
 KNOWN = tokens()
 GRAMMARS = {d.name: Grammar(d, KNOWN) for d in (PointboxDialect(), PaliGemmaDialect())}
+GRAMMARS["moondream"] = Grammar(MoondreamDialect(), typed_tokens())
 POSITION = {name: {int(t): i for i, t in enumerate(g.alphabet)} for name, g in GRAMMARS.items()}
 EXTREMES = (0, 1, 2, 511, 1020, 1021, 1022, 1023)
+SIZES = 1024 * 1024
 
 every_grammar = pytest.mark.parametrize("name", GRAMMARS)
 every_task = pytest.mark.parametrize("task", TASKS)
@@ -47,7 +51,14 @@ def step(grammar: Grammar, cursor: Cursor, chance: random.Random) -> Item | None
     rare = [p for p in legal if not 0 <= p - grammar.first_coordinate < 1024]
     edges = [p for p in legal if p - grammar.first_coordinate in EXTREMES]
     pools = [pool for pool in (rare, edges, [legal[0]], [legal[-1]], legal) if pool]
-    return cursor.advance(chance.choice(chance.choice(pools)), chance.random())
+    return cursor.advance(any_size(grammar, chance.choice(chance.choice(pools)), chance), chance.random())
+
+
+def any_size(grammar: Grammar, position: int, chance: random.Random) -> int:
+    """The position itself, or one of the sizes that it stands for."""
+    if position != grammar.size:
+        return position
+    return position + chance.choice([0, 1023, SIZES - 1024, SIZES - 1, chance.randrange(SIZES)])
 
 
 @every_grammar
@@ -87,6 +98,8 @@ def test_what_is_not_allowed_raises_and_changes_nothing(name: str, task: Task, c
     before = (cursor.state, cursor.bounds(), cursor.label_due, cursor.ended)
     forbidden = sorted(set(range(len(grammar.alphabet))) - set(options(grammar, cursor)))
     edges = [p for p in forbidden if p + 1 not in forbidden or p - 1 not in forbidden]
+    if grammar.size is not None:
+        edges.append(grammar.size + SIZES)
     for position in {*edges, *chance.sample(forbidden, min(5, len(forbidden)))}:
         with pytest.raises(ValueError, match="not allowed"):
             cursor.advance(position, 0.5)
@@ -163,6 +176,40 @@ def test_paligemma_points_are_the_centres_of_boxes() -> None:
     box = [FIRST + 256, FIRST + 128, FIRST + 512, FIRST + 768]
     _, items = take("paligemma", "point", box, [0.5] * 4)
     assert items == [Point((0.125 + 0.75) / 2, (0.25 + 0.5) / 2, 0.5)]
+
+
+def test_moondream_boxes_are_a_centre_and_a_size_at_once() -> None:
+    grammar = GRAMMARS["moondream"]
+    cursor, first = grammar.cursor("detect"), grammar.first_coordinate
+    assert grammar.size is not None
+    tall = 1023 * 9 // 10
+    for number, (width, box) in enumerate(
+        [(0, (0.5 - 2**-11, 0.5 + 2**-11)), (1023, (0.0, 1.0)), (614, (0.46875, 0.53125))]
+    ):
+        assert cursor.advance(first + 512, 0.25 * number) is None
+        assert cursor.advance(first + 128, 0.9) is None
+        assert options(grammar, cursor) == [grammar.size]
+        item = cursor.advance(grammar.size + width * 1024 + tall, 0.5)
+        assert isinstance(item, Box)
+        assert (item.x_min, item.x_max) == pytest.approx(box, abs=2e-4)
+        assert (item.y_min, item.y_max) == pytest.approx((0.0, 0.125 + 0.5 * 2 ** (tall / 102.3 - 10)))
+        assert item.score == 0.25 * number
+    assert cursor.advance(0, 1.0) is None
+    assert cursor.ended
+
+
+def test_moondream_points_are_x_then_y() -> None:
+    _, items = take("moondream", "point", [FIRST + 256, FIRST + 1023, FIRST, FIRST], [0.25, 0.5, 1.0, 0.5])
+    assert items == [Point(0.25, 1023 / 1024, 0.25), Point(0.0, 0.0, 1.0)]
+
+
+def test_ids_of_typed_values_follow_each_other() -> None:
+    grammar = GRAMMARS["moondream"]
+    ids = [grammar.token(position) for position in (0, 1, 1024, 1025, 1026, 1024 + SIZES)]
+    assert ids == [0, FIRST, FIRST + 1023, FIRST + 1024, FIRST + 1025, FIRST + 1023 + SIZES]
+    assert grammar.logits == 2 + 3 * 1024
+    with pytest.raises(ValueError, match="typed values"):
+        Tokens(range(FIRST, FIRST + 1024), (0,), size=FIRST + 1025)
 
 
 def test_no_token_stands_for_the_label() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from grammars.cursors import Cursors
 from grammars.grammar import Cursor, Grammar
 from grammars.types import TASKS, Item
-from tests.grammars.test_cursor import GRAMMARS, options
+from tests.grammars.test_cursor import GRAMMARS, any_size, options
 
 bounded = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ROWS = 5
@@ -39,7 +39,8 @@ class Pair:
 
     def pick(self) -> int:
         legal = options(self.grammar, self.alone)
-        return self.chance.choice([legal[0], legal[-1], self.chance.choice(legal)])
+        picked = self.chance.choice([legal[0], legal[-1], self.chance.choice(legal)])
+        return any_size(self.grammar, picked, self.chance)
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
@@ -72,7 +73,7 @@ def test_rows_do_not_touch_each_other(name: str, chance: random.Random) -> None:
             assert bool(is_whole) == (alone is not None)
             if alone is not None:
                 assert rows.item(pair.row) == alone
-            assert rows.last_token(pair.row) == grammar.alphabet[position]
+            assert rows.last_token(pair.row) == grammar.token(position)
         for pair in pairs:
             pair.assert_same()
 

@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from io import BytesIO
 
 import pytest
 from PIL import Image
 
 from pointbox import Client
-from tests.app.running import Service, serving
+from tests.app.running import serving
 from tests.sdk.scripted import Script, scripted
+
+KEY = "a-key-for-the-first-steps"
+
+
+@dataclass(frozen=True)
+class Live:
+    """A service that wants keys and fetches images from 127.0.0.1."""
+
+    url: str
+    key: str
+    environ: dict[str, str]
+    """For commands that work on its database."""
 
 
 @pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with serving(tmp_path_factory.mktemp("sdk") / "log.txt") as running:
-        yield running
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    folder = tmp_path_factory.mktemp("sdk")
+    environ = {
+        "POINTBOX_AUTH": "on",
+        "POINTBOX_BOOTSTRAP_KEY": KEY,
+        "POINTBOX_DATA_DIR": str(folder),
+        "POINTBOX_FETCH": "allowlist",
+        "POINTBOX_FETCH_ALLOW": "127.0.0.0/8",
+    }
+    with serving(folder / "log.txt", **environ) as running:
+        yield Live(running.url, KEY, environ)
 
 
 @pytest.fixture
-def client(service: Service) -> Iterator[Client]:
-    with Client(service.url) as client:
+def client(live: Live) -> Iterator[Client]:
+    with Client(live.url, live.key) as client:
         yield client
 
 

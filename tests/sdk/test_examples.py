@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from tests.app.running import Service
+from tests.sdk.conftest import Live
 
 _FENCED = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"^    from pointbox import .*\n(?:(?:    .*)?\n)*", re.MULTILINE)
 
 
 @pytest.fixture
-def folder(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that has the example pictures and may be written to; the service is where the client looks."""
     (tmp_path / "examples").symlink_to(Path("examples").resolve())
-    monkeypatch.setenv("POINTBOX_URL", service.url)
+    monkeypatch.setenv("POINTBOX_URL", live.url)
+    monkeypatch.setenv("POINTBOX_API_KEY", live.key)
     return tmp_path
 
 

@@ -16,8 +16,9 @@ from PIL import Image, ImageDraw
 import pointbox
 import pointbox.compat.moondream as md
 from pointbox import AsyncClient, Client, Detection
-from tests.app.running import CORNERS, Service, iou, truth
+from tests.app.running import CORNERS, iou, truth
 from tests.intake.pictures import encode
+from tests.sdk.conftest import Live
 
 SCENE = "examples/scene.jpg"
 PHRASES = ["red circle", "yellow star", "blue square", "green triangle"]
@@ -113,8 +114,8 @@ def test_a_stream(client: Client) -> None:
     assert result.objects == client.detect(SCENE, PHRASES).objects
 
 
-async def test_the_client_for_asyncio(service: Service) -> None:
-    async with AsyncClient(service.url) as client:
+async def test_the_client_for_asyncio(live: Live) -> None:
+    async with AsyncClient(live.url, live.key) as client:
         result = await client.detect(SCENE, PHRASES)
         stream = await client.point(SCENE, PHRASES, stream=True)
         points = [point async for point in stream]
@@ -166,8 +167,8 @@ def test_wrong_options(client: Client) -> None:
         client.detect(SCENE, "cat", model="nobody")
 
 
-def test_the_stand_in_for_moondream(service: Service) -> None:
-    ours, theirs = md.vl(endpoint=f"{service.url}/v1"), moondream.vl(endpoint=f"{service.url}/v1")
+def test_the_stand_in_for_moondream(live: Live) -> None:
+    ours, theirs = (vl(live.key, f"{live.url}/v1") for vl in (md.vl, moondream.vl))
     image = Image.open(SCENE)
     for ask in ("detect", "point"):
         found = getattr(ours, ask)(image, "red circle", settings={"max_objects": 5})

@@ -122,7 +122,9 @@ def test_no_stream_at_all(script: Script, png: bytes, door: str) -> None:
 
 
 @doors
-def test_hanging_up_is_noticed_by_the_service(script: Script, png: bytes, door: str) -> None:
+@pytest.mark.parametrize("closed", [True, False])
+def test_hanging_up_is_noticed_by_the_service(script: Script, png: bytes, door: str, closed: bool) -> None:
+    """Also when the caller just lets go of the stream."""
     left = threading.Event()
 
     def endless(exchange: Exchange) -> None:
@@ -133,15 +135,25 @@ def test_hanging_up_is_noticed_by_the_service(script: Script, png: bytes, door: 
 
     script.steps[:] = [endless]
 
-    async def ask() -> None:
-        async with AsyncClient(script.url) as client, await client.detect(png, "cat", stream=True) as stream:
-            assert (await anext(stream)).label == "cat"
+    async def ask(client: AsyncClient) -> None:
+        if closed:
+            async with await client.detect(png, "cat", stream=True) as stream:
+                assert (await anext(stream)).label == "cat"
+        else:
+            async for _ in await client.detect(png, "cat", stream=True):
+                break
+        assert await asyncio.to_thread(left.wait, 60)
 
-    if door == "plain":
-        with Client(script.url) as client, client.detect(png, "cat", stream=True) as stream:
+    if door == "asyncio":
+        asyncio.run(ask(AsyncClient(script.url)))
+        return
+    client = Client(script.url)
+    if closed:
+        with client.detect(png, "cat", stream=True) as stream:
             assert next(stream).label == "cat"
     else:
-        asyncio.run(ask())
+        for _ in client.detect(png, "cat", stream=True):
+            break
     assert left.wait(60)
 
 

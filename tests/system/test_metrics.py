@@ -87,7 +87,9 @@ async def test_routes_are_counted_by_their_pattern(api: Api) -> None:
     for path in ("/v1/detect?object=x", "/no/such/route/12345"):
         assert (await api.client.post(path, content=b"no image", headers=headers)).status_code >= 400
     seen = read(await api.client.get("/metrics"))
-    assert seen["pointbox_http_request_duration_seconds_count{pointbox,POST,/v1/detect,415}"] >= 1
+    assert seen["pointbox_http_request_seconds_count{POST,/v1/detect,415}"] == 1
+    assert seen["pointbox_http_request_seconds_count{POST,(none),404}"] == 1
+    assert seen["pointbox_http_requests_open{}"] == 1
     assert not any("12345" in name for name in seen)
 
 
@@ -103,5 +105,7 @@ async def test_with_keys_it_needs_the_scope(settings: Settings, tmp_path: Path) 
         assert (await api.client.get("/metrics", headers=await api.key())).status_code == 403
         allowed = await api.key(tenant="ops", scopes=("metrics",))
         shown = await api.client.get("/metrics", headers=allowed)
-        read(shown)
+        seen = read(shown)
+        assert seen["pointbox_http_request_seconds_count{GET,/metrics,401}"] == 1
+        assert seen["pointbox_http_request_seconds_count{GET,/metrics,403}"] == 1
         assert "ops" not in shown.text

@@ -9,6 +9,7 @@ local events = ARGV[15]
 local limits = {depth = tonumber(ARGV[16]), tenant_depth = tonumber(ARGV[17]),
                 bytes = tonumber(ARGV[18]), tenant_bytes = tonumber(ARGV[19])}
 local key, bytes = ARGV[20], ARGV[21]
+local TIMEOUT_SHARE = 0.7 -- of its time a request may be expected to wait; the rest is for the work
 local now = now_ms()
 
 local answer = redis.call('GET', P .. 'result:' .. id)
@@ -33,17 +34,26 @@ local open = redis.call('HMGET', P .. 'open', 'depth', 'bytes', 'depth:' .. tena
 for i = 1, 4 do
   open[i] = tonumber(open[i] or 0)
 end
-local function full(kind, backlog)
+local function full(kind, ms)
   count(kind)
-  local rate = measure(now, 0)
-  local seconds = rate > 0 and math.ceil(backlog / rate) or 5
-  return {kind, math.min(math.max(seconds, 1), 60)}
+  return {kind, math.min(math.max(math.ceil((ms or 5000) / 1000), 1), 60)}
 end
+local tenants = redis.call('LLEN', ring_key(model, priority))
 if open[3] >= limits.tenant_depth or open[4] + extra > limits.tenant_bytes then
-  return full('tenant-queue-full', open[3])
+  return full('tenant-queue-full', time_for(model, open[3] * math.max(tenants, 1)))
 end
 if open[1] >= limits.depth or open[2] + extra > limits.bytes then
-  return full('queue-full', open[1])
+  return full('queue-full', time_for(model, open[1]))
+end
+
+-- Whoever cannot be answered in time hears so at once. Tenants take turns, so a quiet one waits for few.
+local lane = lane_key(model, priority, tenant)
+local waiting, turns = queued(model, priority), redis.call('XLEN', lane) * tenants
+local before = priority == 'batch' and queued(model, 'interactive') or 0
+local wait = time_for(model, before + math.min(waiting, turns))
+if wait and wait > timeout_ms * TIMEOUT_SHARE then
+  local own = tenants > 1 and turns < waiting
+  return full(own and 'tenant-queue-full' or 'queue-full', wait - timeout_ms * TIMEOUT_SHARE)
 end
 if not stored and not bytes then
   return {'need-image'}
@@ -58,7 +68,10 @@ if redis.call('PTTL', image) < keep_ms then
   redis.call('PEXPIRE', image, keep_ms)
 end
 
-local lane = lane_key(model, priority, tenant)
+if not any_queued(model) then
+  begin_measure(model, now)
+end
+add_queued(model, priority, 1)
 if redis.call('EXISTS', lane) == 0 then
   redis.call('XGROUP', 'CREATE', lane, GROUP, '0', 'MKSTREAM')
   redis.call('RPUSH', ring_key(model, priority), tenant)

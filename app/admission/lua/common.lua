@@ -12,7 +12,8 @@
 --   reply:API                  stream, events for one API process: id attempt seq event
 --   inbox:WORKER  wake:MODEL   streams: what to cancel; that something was admitted
 --   ward:MODEL                 the busy worker that empties itself to run lost requests alone
---   worker:ID  workers  models registry; rate
+--   worker:ID  workers  models registry
+--   waiting  rate:MODEL        hashes: requests that no worker has, by MODEL:PRIORITY; answers and in how long
 --   usage:TENANT counts      counts of final answers, of a tenant and of all; `counts` also of admissions
 --   used:DAY                 hash, KEY:WHAT -> count, of the final answers to requests that came with a key
 
@@ -21,7 +22,7 @@ local GROUP = 'workers'
 local PRIORITIES = {'interactive', 'batch'}
 local REPLY_LENGTH = 20000 -- a reader that falls further behind reads the final answers from result:ID
 local REPLY_TTL_MS = 120000
-local RATE_MS = 30000 -- time constant of the measured rate
+local RATE_MS = 10000 -- time constant of the measured rate
 local USED_TTL_MS = 3 * 86400000 -- the API copies the counts of a day into the database long before
 local IDLE_MS = 10000 -- a longer pause between answers says nothing about how fast they come
 local MODEL_SEEN_MS = 60000 -- a model stays known this long after its last worker's heartbeat
@@ -108,21 +109,50 @@ local function leave_lane(req)
     redis.call('HDEL', turn_key(req.model, req.priority), req.tenant)
     if redis.call('EXISTS', ring_key(req.model, req.priority)) == 0 then
       redis.call('DEL', turn_key(req.model, req.priority))
+      redis.call('HDEL', P .. 'waiting', req.model .. ':' .. req.priority) -- was 0, unless Redis evicted a request
     end
   end
 end
 
--- An exponentially weighted count of answers; divided by the weight of the time it covers.
-local function measure(now, answers)
-  local rate = redis.call('HMGET', P .. 'rate', 'count', 'at', 'since')
-  local count, at, since = tonumber(rate[1] or 0), tonumber(rate[2] or now), tonumber(rate[3] or now)
-  count = count * math.exp(-math.min(now - at, IDLE_MS) / RATE_MS) + answers
-  if answers > 0 then
-    redis.call('HSET', P .. 'rate', 'count', string.format('%.6f', count), 'at', int(now), 'since', int(since))
-    redis.call('PEXPIRE', P .. 'rate', RATE_MS * 10)
+-- How many requests of a model no worker has.
+local function queued(model, priority)
+  return tonumber(redis.call('HGET', P .. 'waiting', model .. ':' .. priority) or 0)
+end
+
+-- Goes with every change of a request's state to or from 'queued'.
+local function add_queued(model, priority, change)
+  redis.call('HINCRBY', P .. 'waiting', model .. ':' .. priority, change)
+end
+
+local function any_queued(model)
+  return queued(model, 'interactive') + queued(model, 'batch') > 0
+end
+
+-- Answers are counted while requests wait, over the time in which they do, both with exponentially falling
+-- weight: how fast a model answers cannot be seen while it has too little to do.
+local function measure(model, now, answers)
+  local key = P .. 'rate:' .. model
+  local rate = redis.call('HMGET', key, 'count', 'ms', 'at')
+  local passed = math.min(now - tonumber(rate[3] or now), IDLE_MS)
+  local left = math.exp(-passed / RATE_MS)
+  local count, ms = tonumber(rate[1] or 0) * left + answers, tonumber(rate[2] or 0) * left + passed
+  redis.call('HSET', key, 'count', string.format('%.6f', count), 'ms', string.format('%.3f', ms), 'at', int(now))
+  redis.call('PEXPIRE', key, RATE_MS * 60)
+end
+
+-- Requests begin to wait: the time until now says nothing.
+local function begin_measure(model, now)
+  redis.call('HSET', P .. 'rate:' .. model, 'at', int(now))
+end
+
+-- Milliseconds that a model needs for so many requests; nil while that is not known.
+local function time_for(model, requests)
+  local rate = redis.call('HMGET', P .. 'rate:' .. model, 'count', 'ms')
+  local count, ms = tonumber(rate[1] or 0), tonumber(rate[2] or 0)
+  if count < 3 or ms < 100 then
+    return nil
   end
-  local weight = 1 - math.exp(-math.max(now - since, 1000) / RATE_MS)
-  return count / (RATE_MS * weight) * 1000
+  return requests * ms / count
 end
 
 local function count(what)
@@ -147,6 +177,9 @@ end
 -- The only way a request ends: whoever comes first removes req:ID, so there is one final answer.
 local function conclude(id, req, answer, outcome)
   redis.call('DEL', P .. 'req:' .. id)
+  if req.state == 'queued' then
+    add_queued(req.model, req.priority, -1)
+  end
   redis.call('SET', P .. 'result:' .. id, answer, 'PX', req.result_ttl)
   redis.call('XADD', req.reply, 'MAXLEN', '~', REPLY_LENGTH, '*',
              'id', id, 'attempt', req.attempt, 'seq', '', 'event', answer)
@@ -194,9 +227,13 @@ end
 local function hand_over(now, worker, entry, fields)
   local key = P .. 'req:' .. fields.id
   local attempt = redis.call('HINCRBY', key, 'attempt', 1)
+  local state, priority = unpack(redis.call('HMGET', key, 'state', 'priority'))
+  if state == 'queued' then
+    add_queued(fields.model, priority, -1)
+  end
   redis.call('HSET', key, 'state', 'taken', 'worker', worker)
   return {fields.id, attempt, tonumber((string.match(entry[1], '^(%d+)'))), tonumber(fields.deadline_ms),
-          fields.tenant, fields.task, redis.call('HGET', key, 'priority'), fields.events or '1', fields.params,
+          fields.tenant, fields.task, priority, fields.events or '1', fields.params,
           fields.image, fields.traceparent}
 end
 

@@ -5,6 +5,8 @@ local req = held_by(id, worker, attempt)
 if not req then
   return 0
 end
+if any_queued(req.model) then
+  measure(req.model, now_ms(), 1)
+end
 conclude(id, req, answer, outcome)
-measure(now_ms(), 1)
 return 1

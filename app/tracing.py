@@ -1,0 +1,56 @@
+"""OpenTelemetry: one trace for a request, from HTTP through the queue to its last token.
+
+Spans name routes, ids, counts and times; never phrases, images or keys. Without a collector they cost next to
+nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from app.settings import SettingsError
+
+TRACER = trace.get_tracer("pointbox")
+_PROPAGATOR = TraceContextTextMapPropagator()
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+
+
+def configure(process: str) -> None:
+    """Send spans by OTLP over HTTP to where OpenTelemetry's own variables say; nowhere when none is set.
+
+    Args:
+        process: api or worker; the service is `pointbox-PROCESS` unless OTEL_SERVICE_NAME says otherwise.
+
+    Raises:
+        SettingsError: the packages that send them are not installed.
+    """
+    if not any(os.environ.get(name) for name in _ENDPOINTS):
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        raise SettingsError("traces need more packages: pip install 'pointbox-server[otel]'") from None
+    name = os.environ.get("OTEL_SERVICE_NAME") or f"pointbox-{process}"
+    provider = TracerProvider(resource=Resource.create({"service.name": name}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+
+
+def traceparent() -> str:
+    """The present span for others to continue; empty when there is none."""
+    carrier: dict[str, str] = {}
+    _PROPAGATOR.inject(carrier)
+    return carrier.get("traceparent", "")
+
+
+def continued(headers: Mapping[str, str]) -> Context:
+    """The context that `traceparent` and `tracestate` name; a new one when they name none."""
+    return _PROPAGATOR.extract(headers)
