@@ -16,7 +16,8 @@ from app.jobs.places import Place, S3Options, check_apart, destination, source
 from app.jobs.planning import job_name
 from app.jobs.progress import Meter, shown
 from app.jobs.records import Format, JobSpec, Plan, Summary
-from app.jobs.running import finish, open_plan, read_summary, run_shards, shards_left
+from app.jobs.running import finish, open_plan, read_summary, shards_left
+from app.jobs.shards import ShardRunner
 from app.jobs.stores import Store
 from app.problems import ProblemError
 from app.settings import Settings
@@ -113,16 +114,24 @@ async def _until_stopped(plan: Plan, source: Store, target: Store, answerer: Eng
     """Whether every shard has results; False after SIGINT or SIGTERM."""
     left = shards_left(plan, target)
     meter = Meter(plan.images, min(plan.images, (plan.shards - len(left)) * plan.spec.shard_size))
+    runner = ShardRunner(plan.spec, source, target, answerer, _nothing, meter.image)
     with shown(meter):
-        work = asyncio.ensure_future(
-            run_shards(plan, left, source, target, answerer, meter.image, lambda number, count: None)
-        )
+        work = asyncio.ensure_future(_run(runner, left))
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, work.cancel)
         with suppress(asyncio.CancelledError):
             await work
             return True
     return False
+
+
+async def _run(runner: ShardRunner, shards: list[int]) -> None:
+    async for _ in runner.run(shards):
+        pass
+
+
+async def _nothing(shard: int) -> None:
+    """Nobody needs to know that a shard begins."""
 
 
 def _tell(summary: Summary, folder: Store) -> None:

@@ -55,19 +55,12 @@ def read_summary(target: Store) -> Summary | None:
         return None
 
 
-async def run_shards(
-    plan: Plan,
-    shards: Iterable[int],
-    source: Store,
-    target: Store,
-    answerer: Answerer,
-    on_image: Callable[[bool], None],
-    on_shard: Callable[[int, ShardCount], None],
-) -> None:
-    """Answer what is left.  Raises JobError, StoreAway; running it again goes on."""
-    runner = ShardRunner(plan.spec, source, target, answerer, on_image)
-    async for number, count in runner.run(shards):
-        on_shard(number, count)
+def count_shard(target: Store, number: int) -> ShardCount:
+    """Of a shard with results.  Raises NoSuchKey for one without."""
+    results = list(read_lines(target, results_name(number), Result))
+    errors = sum(1 for _ in read_lines(target, errors_name(number), Trouble))
+    objects = sum(len(result.objects or result.points or ()) for result in results)
+    return ShardCount(images=len(results) + errors, errors=errors, objects=objects)
 
 
 def finish(plan: Plan, target: Store) -> Summary:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -47,6 +47,7 @@ class ShardRunner:
 
     Images of the next shard are read while the last of the current one are answered.
 
+    on_begin: awaited before the images of a shard are answered.
     on_image: called after each image, with whether it has a result.
     """
 
@@ -56,11 +57,12 @@ class ShardRunner:
         source: Store,
         target: Store,
         answerer: Answerer,
-        on_image: Callable[[bool], None] = lambda good: None,
+        on_begin: Callable[[int], Awaitable[None]],
+        on_image: Callable[[bool], None],
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._spec, self._source, self._target = spec, source, target
-        self._answerer, self._on_image = answerer, on_image
+        self._answerer, self._on_begin, self._on_image = answerer, on_begin, on_image
         self._patience_s = patience_s
         self._ahead, self._decoded = Room(BYTES_AHEAD), Room(BYTES_DECODED)
         self._gate = asyncio.Semaphore(READERS)
@@ -78,6 +80,7 @@ class ShardRunner:
                 if not ahead:
                     return
                 number, reads = ahead[0]
+                await self._on_begin(number)
                 yield number, await self._answer(number, reads)
                 ahead.popleft()
         finally:

@@ -14,12 +14,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.jobs.answering import EngineAnswerer
 from app.jobs.errors import JobError
 from app.jobs.records import JobSpec, Plan, Summary
-from app.jobs.running import finish, open_plan, read_summary, run_shards, shards_left
+from app.jobs.running import count_shard, finish, open_plan, read_summary, shards_left
+from app.jobs.shards import ShardRunner
 from app.jobs.stores import FolderStore, Store
 from engine.engine import Engine
 from tests.jobs.servers import ADMIN, Weed, client_of, store_at
@@ -44,20 +46,21 @@ def run(engine: Engine, spec: JobSpec, source: Store, target: Store) -> Summary:
     plan = open_plan("job", spec, source, target)
     answerer = EngineAnswerer(engine)
     try:
-        asyncio.run(
-            run_shards(
-                plan,
-                shards_left(plan, target),
-                source,
-                target,
-                answerer,
-                lambda good: None,
-                lambda number, count: None,
-            )
-        )
+        asyncio.run(answer_all(plan, source, target, answerer))
     finally:
         answerer.close()
     return finish(plan, target)
+
+
+async def answer_all(plan: Plan, source: Store, target: Store, answerer: EngineAnswerer) -> None:
+    async def begun(shard: int) -> None:
+        assert shard not in finished
+
+    finished: list[int] = []
+    runner = ShardRunner(plan.spec, source, target, answerer, begun, lambda good: None)
+    async for shard, count in runner.run(shards_left(plan, target)):
+        assert count == count_shard(target, shard)
+        finished.append(shard)
 
 
 def lines(target: Store, kind: str) -> list[dict[str, Any]]:
@@ -134,8 +137,9 @@ def test_a_job_does_not_go_on_with_other_parameters(
     source, target = FolderStore(tmp_path / "in"), FolderStore(tmp_path / "out")
     source.put("a.jpg", scene)
     open_plan("job", spec_of(engine, source), source, target)
+    other = msgspec.structs.replace(spec_of(engine, source), **change)
     with pytest.raises(JobError, match=f"was planned with {next(iter(change))} "):
-        open_plan("job", spec_of(engine, source, **change), source, target)
+        open_plan("job", other, source, target)
 
 
 def test_an_image_that_changed_after_the_plan_is_an_error(
