@@ -54,6 +54,10 @@ class Sender:
         """By process: a child must not read from the connections of its parent. No lock: one that another
         thread held at the fork would stay locked in the child for ever."""
 
+    def __reduce__(self) -> tuple[type[Sender], tuple[Config]]:
+        """Processes that are spawned, not forked, get a client by pickling: without its connections."""
+        return type(self), (self._config,)
+
     def send(self, call: Call[T]) -> T:
         """The answer, after as many tries as it takes.
 

@@ -48,6 +48,10 @@ class AsyncSender:
         self._config = config
         self._pools: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
 
+    def __reduce__(self) -> tuple[type[AsyncSender], tuple[Config]]:
+        """As with `Sender`."""
+        return type(self), (self._config,)
+
     async def send(self, call: Call[T]) -> T:
         """The answer, after as many tries as it takes.
 
@@ -72,9 +76,13 @@ class AsyncSender:
         while True:
             async with AsyncExitStack() as held:
                 try:
-                    response = await held.enter_async_context(self._answered(call, tries, read_s=SILENCE_S))
+                    async with asyncio.timeout(tries.remaining_s):
+                        answered = self._answered(call, tries, read_s=SILENCE_S)
+                        response = await held.enter_async_context(answered)
                 except PointboxError as error:
                     pause_s = tries.pause_s(error)
+                except TimeoutError as error:
+                    raise tries.timed_out() from error
                 else:
                     return AsyncPieces(response, tries, held.pop_all())
             await asyncio.sleep(pause_s)

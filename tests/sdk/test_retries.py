@@ -190,7 +190,7 @@ def test_no_call_lasts_for_ever(script: Script, png: bytes, door: str, step: obj
     with pytest.raises(pointbox.CallTimeout, match="1 seconds") as caught:
         detect(script, png, door, timeout=1.0)
     assert isinstance(caught.value, TimeoutError)
-    assert len(script.asked) == 1
+    assert len(script.asked) <= 1  # it may not even have come to asking
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 

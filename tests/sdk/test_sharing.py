@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import pickle
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
@@ -50,6 +51,18 @@ def test_a_forked_process_leaves_the_connections_of_its_parent_alone(script: Scr
     assert len(script.connections) == 5
     keys = {asked.headers["idempotency-key"] for asked in script.asked}
     assert len(keys) == len(script.asked) == 102
+
+
+def test_a_client_can_be_sent_to_another_process(script: Script, png: bytes) -> None:
+    with Client(script.url, "a-key", model="large") as client:
+        client.detect(png, "cat")
+        with pickle.loads(pickle.dumps(client)) as other:
+            assert other.detect(png, "cat")
+            assert other.images.upload
+    assert len(script.connections) == 2
+    assert script.asked[1].headers["authorization"] == "Bearer a-key"
+    again = pickle.loads(pickle.dumps(AsyncClient(script.url)))
+    assert asyncio.run(again.detect(png, "cat"))
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
