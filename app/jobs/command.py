@@ -90,7 +90,7 @@ def _with_engine(place: Place, target: Store, options: BatchOptions, settings: S
             format=options.format,
             shard_size=options.shard_size,
         )
-        check_format(spec)
+        check_format(spec.format, spec.task)
         job = options.job or job_name(spec)
         folder = target.within(job)
         if (summary := read_summary(folder)) is None:

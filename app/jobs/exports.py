@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from app.jobs.errors import JobError
-from app.jobs.records import JobSpec, Result
-from app.spatial.schemas import Box, Point
+from app.jobs.records import Format, JobSpec, Result
+from app.spatial.schemas import Box, Point, Task
 
 
 class Export(Protocol):
@@ -34,9 +34,9 @@ def make_export(spec: JobSpec, folder: Path) -> Export | None:
     return None
 
 
-def check_format(spec: JobSpec) -> None:
+def check_format(form: Format, task: Task) -> None:
     """Raises JobError for a format that cannot hold the answers."""
-    if spec.format == "yolo" and spec.task == "point":
+    if form == "yolo" and task == "point":
         raise JobError("YOLO's label files hold boxes, not points: use another --format")
 
 

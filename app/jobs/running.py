@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from app.jobs.answering import Answerer
 from app.jobs.errors import NoSuchKey
 from app.jobs.exports import make_export
 from app.jobs.planning import check_same, make_plan, read_plan
@@ -25,7 +24,7 @@ from app.jobs.records import (
     to_document,
     to_lines,
 )
-from app.jobs.shards import ShardRunner, errors_name, results_name
+from app.jobs.shards import errors_name, results_name
 from app.jobs.stores import Store
 
 INDEX, SUMMARY, ERRORS = "index.json", "summary.json", "errors.jsonl"

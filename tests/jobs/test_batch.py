@@ -8,9 +8,9 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +157,7 @@ def test_an_image_that_changed_after_the_plan_is_an_error(
     assert {e["key"]: e["stage"] for e in lines(target, "errors")} == {"b.jpg": "read", "c.jpg": "read"}
 
 
-def test_the_store_is_away_for_a_while(weed: Weed, engine: Engine, scene: bytes, tmp_path: Path) -> None:
+def test_the_store_is_away_for_a_while(engine: Engine, scene: bytes, tmp_path: Path) -> None:
     server = Weed()
     server.start()
     try:
@@ -166,11 +166,12 @@ def test_the_store_is_away_for_a_while(weed: Weed, engine: Engine, scene: bytes,
         good, bad = fill(source, scene, 40)
         spec = spec_of(engine, source)
         open_plan("job", spec, source, target)
-        back = threading.Timer(3, server.start)
         server.stop()
-        back.start()
-        summary = run(engine, spec, source, target)
-        back.join()
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(run, engine, spec, source, target)
+            time.sleep(3)  # as long as it is away
+            server.start()
+            summary = running.result(WAIT_S)
         assert (summary.images, summary.errors) == (len(good) + len(bad), len(bad))
     finally:
         server.remove()

@@ -97,7 +97,7 @@ def test_yolo(tmp_path: Path) -> None:
 
 def test_yolo_has_no_points() -> None:
     with pytest.raises(JobError, match="boxes, not points"):
-        check_format(spec_of("point", "yolo"))
+        check_format("yolo", "point")
 
 
 @pytest.mark.parametrize("task", ["detect", "point"])
