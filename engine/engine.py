@@ -265,6 +265,7 @@ class Engine:
             prefill_tokens=self._loop.executor.counts()[1],
             decode_tokens=self._loop.decoded,
             idle_s=self._loop.idle_s,
+            device_s=self._loop.executor.device_s,
         )
 
 
