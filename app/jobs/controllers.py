@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from litestar import Controller, Request, Response, get, post
 from litestar.datastructures import State
-from litestar.params import Parameter
+from litestar.params import Parameter, PathParameter
 from litestar.response import Stream
 
 from app.access.caller import caller_of
@@ -32,6 +32,7 @@ _SUBMITTING = (
     "idempotency-mismatch",
     *_COMMON,
 )
+_JobId = Annotated[str, PathParameter(description="As `POST /v1/jobs` gave it.")]
 _Shard = Annotated[int | None, Parameter(ge=0, description="Only this shard's.")]
 
 
@@ -82,7 +83,7 @@ class JobController(Controller):
         return await _service(state).listed(caller_of(request), limit, before)
 
     @get("/{job_id:str}", summary="A job and how far it is", responses=problem_responses(*_COMMON))
-    async def show(self, request: Request[Any, Any, Any], state: State, job_id: str) -> JobInfo:
+    async def show(self, request: Request[Any, Any, Any], state: State, job_id: _JobId) -> JobInfo:
         """Counts, rate and the time that is left."""
         return await _service(state).show(job_id, caller_of(request))
 
@@ -92,7 +93,7 @@ class JobController(Controller):
         summary="Stop a job",
         responses=problem_responses(*_COMMON),
     )
-    async def cancel(self, request: Request[Any, Any, Any], state: State, job_id: str) -> JobInfo:
+    async def cancel(self, request: Request[Any, Any, Any], state: State, job_id: _JobId) -> JobInfo:
         """What is done stays; a job that has ended stays as it is."""
         return await _service(state).cancel(job_id, caller_of(request))
 
@@ -102,7 +103,7 @@ class JobController(Controller):
         summary="Go on with a job that failed or was cancelled",
         responses=problem_responses(*_COMMON),
     )
-    async def resume(self, request: Request[Any, Any, Any], state: State, job_id: str) -> JobInfo:
+    async def resume(self, request: Request[Any, Any, Any], state: State, job_id: _JobId) -> JobInfo:
         """Only what is not done is computed."""
         return await _service(state).resume(job_id, caller_of(request))
 
@@ -113,7 +114,7 @@ class JobController(Controller):
         responses=problem_responses("invalid-request", *_COMMON),
     )
     async def results(
-        self, request: Request[Any, Any, Any], state: State, job_id: str, shard: _Shard = None
+        self, request: Request[Any, Any, Any], state: State, job_id: _JobId, shard: _Shard = None
     ) -> Stream:
         """One line an image, of the shards that are done."""
         return await _lines(request, state, job_id, "results", shard)
@@ -125,7 +126,7 @@ class JobController(Controller):
         responses=problem_responses("invalid-request", *_COMMON),
     )
     async def errors(
-        self, request: Request[Any, Any, Any], state: State, job_id: str, shard: _Shard = None
+        self, request: Request[Any, Any, Any], state: State, job_id: _JobId, shard: _Shard = None
     ) -> Stream:
         """Key, stage and reason, of the shards that are done."""
         return await _lines(request, state, job_id, "errors", shard)

@@ -12,7 +12,10 @@ from moto.server import ThreadedMotoServer
 from PIL import Image
 
 from engine.engine import Engine
+from tests.admission.conftest import redis, settings, shared_server, start_work
 from tests.jobs.servers import Weed, client_of
+
+__all__ = ["redis", "settings", "shared_server", "start_work"]
 
 
 @pytest.fixture(scope="session")
