@@ -58,7 +58,7 @@ class Fetcher:
             raise _refused(source, str(error)) from None
         except TimeoutError:
             raise _refused(source, f"it did not arrive within {limit_s:g} seconds") from None
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, OSError, UnicodeError):
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError):
             raise _refused(source, "the server there could not be reached, or broke off") from None
 
     async def _follow(self, source: Remote) -> bytes:
@@ -109,7 +109,7 @@ class Fetcher:
         response = await client.send(request, stream=True)
         try:
             if response.status_code in _REDIRECTS and "location" in response.headers:
-                return str(url.join(response.headers["location"]))
+                return _joined(url, response.headers["location"])
             if response.status_code != 200:
                 raise Refused(f"the server there answered with status {response.status_code}")
             if response.headers.get("content-encoding", "identity").lower() != "identity":
@@ -142,6 +142,13 @@ def _parsed(text: str) -> httpx.URL:
     if url.userinfo:
         raise Refused("a URL with a user name or password is not fetched")
     return url
+
+
+def _joined(url: httpx.URL, location: str) -> str:
+    try:
+        return str(url.join(location))
+    except (httpx.InvalidURL, ValueError):  # the standard library's, of brackets that do not match
+        raise Refused("it is redirected to what is not a URL") from None
 
 
 def _port(url: httpx.URL) -> int:

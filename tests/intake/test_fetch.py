@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from app.intake.addresses import Policy
 from app.intake.fetch import Fetcher
@@ -99,7 +101,10 @@ async def test_a_redirect_to_a_private_host(status: int, host: str) -> None:
         assert not served.seen[PRIVATE]
 
 
-@pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://good.test/", "//", "http://", "gopher:x"])
+@pytest.mark.parametrize(
+    "location",
+    ["file:///etc/passwd", "ftp://good.test/", "//", "http://", "gopher:x", "http://[", "//]", "http://\xff"],
+)
 async def test_redirects_to_what_is_not_http(location: str) -> None:
     async def redirect(path: str, headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
         writer.write(answer(status="302 Go", Location=location))
@@ -224,6 +229,14 @@ async def test_answers_that_are_no_picture(told: bytes) -> None:
 )  # fmt: skip
 async def test_urls_that_lead_nowhere(url: str) -> None:
     assert (await refused(fetcher(), url)).slug == "invalid-request"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text("http:/@[]%.?#\\ \0éß①。0127x-_*&=+;", max_size=30))
+async def test_any_url_is_a_problem_at_worst(text: str) -> None:
+    nowhere = fetcher(resolve=names())
+    for url in (text, f"http://{text}"):
+        assert (await refused(nowhere, url)).slug == "invalid-request"
 
 
 async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
