@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from statistics import fmean, geometric_mean
+from statistics import fmean
 from typing import Any
 
 import cyclopts
@@ -33,9 +33,13 @@ RULES: dict[str, Rule] = {
     "object token": lambda p: p[0],
     "mean of coordinates": lambda p: fmean(p[1:]),
     "mean of all tokens": fmean,
-    "geometric mean of all tokens": geometric_mean,
+    "geometric mean of all tokens": lambda p: prod(p) ** (1 / len(p)),
     "product of all tokens": prod,
     "object token x mean of coordinates": lambda p: p[0] * fmean(p[1:]),
+    "object token x 8th root of mean of coordinates": lambda p: p[0] * fmean(p[1:]) ** (1 / 8),
+    "object token x 4th root of geometric mean": lambda p: p[0] * prod(p[1:]) ** (1 / (4 * len(p[1:]))),
+    "object token x 8th root of geometric mean": lambda p: p[0] * prod(p[1:]) ** (1 / (8 * len(p[1:]))),
+    "object token x 16th root of geometric mean": lambda p: p[0] * prod(p[1:]) ** (1 / (16 * len(p[1:]))),
 }
 """Of the probabilities of the token that begins an object and of its coordinates."""
 NUMBER = 2.0**-40

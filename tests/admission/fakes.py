@@ -73,7 +73,9 @@ class FakeEngine:
     """
 
     def __init__(self, name: str = "tiny") -> None:
-        self.model_info = SimpleNamespace(name=name, family="fake", revision="0", tasks=("detect", "point"))
+        self.model_info = SimpleNamespace(
+            name=name, family="fake", revision="0", tasks=("detect", "point"), adapters=()
+        )
         self.release = threading.Event()
         self.runs: list[tuple[str, ...]] = []
         self.together: list[int] = []

@@ -21,7 +21,7 @@ def answered() -> Answered:
 def test_the_engines_own_rule_gives_what_the_evaluation_gives(answered: Answered) -> None:
     with Engine.load("tiny") as engine:
         usual = list(held_out(engine, SCENES, HELD_OUT.start))
-    ours = list(answered.by(RULES["object token"]))
+    ours = list(answered.by(RULES["object token x 8th root of geometric mean"]))
     for task in ("detect", "point"):
         expected = ranking([o for o in usual if o.task == task])
         assert ranking([o for o in ours if o.task == task]) == pytest.approx(expected)
