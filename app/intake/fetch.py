@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 import httpx
 
@@ -18,8 +19,8 @@ from app.intake.sources import Remote
 from app.problems import ProblemError
 
 MAX_HOPS = 4
-MAX_FETCHES = 16
-"""At the same time; further ones wait."""
+MAX_FETCHES = 8
+"""Of one tenant at the same time; its further ones wait, and nobody else does."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {"accept": "image/*", "accept-encoding": "identity", "user-agent": "pointbox"}
 
@@ -40,9 +41,10 @@ class Fetcher:
     limit_s: float
     resolve: Resolve = resolve
     certificates: ssl.SSLContext = field(default_factory=httpx.create_ssl_context)
-    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_FETCHES))
+    _turns: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
+    """By tenant, while it fetches."""
 
-    async def fetch(self, source: Remote, within_s: float) -> bytes:
+    async def fetch(self, source: Remote, tenant: str, within_s: float) -> bytes:
         """The bytes behind a URL; whether they are an image is for others to say.
 
         Raises:
@@ -51,8 +53,9 @@ class Fetcher:
         if self.policy.mode == "off":
             raise _refused(source, "fetching remote images is off on this server")
         limit_s = min(self.limit_s, within_s)
+        turns = self._turns.setdefault(tenant, asyncio.Semaphore(MAX_FETCHES))
         try:
-            async with asyncio.timeout(limit_s), self._turns:
+            async with asyncio.timeout(limit_s), turns:
                 return await self._follow(source)
         except Refused as error:
             raise _refused(source, str(error)) from None
