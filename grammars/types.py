@@ -67,3 +67,5 @@ class Point:
 Item = Box | Point
 Region = tuple[float, float, float, float]
 """x_min, y_min, x_max, y_max in [0, 1]."""
+Frame = tuple[int, int]
+"""Highest x and highest y that numbers may have which are spelled out; they stand for 1."""
