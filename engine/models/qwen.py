@@ -83,6 +83,11 @@ class Qwen:
         )
         alphabet = torch.from_numpy(self.grammar.alphabet).to(self._device)
         self._head = self._model.lm_head.weight.detach()[alphabet].contiguous()
+        parts = self._model.model
+        self.adapted_parts = (
+            AdaptedPart(parts.language_model.layers, ("model.language_model.layers", "model.layers"), "text"),
+            AdaptedPart(parts.visual, ("model.visual", "visual"), "image"),
+        )
 
     def preprocess(self, image: npt.NDArray[np.uint8]) -> Pixels:
         """[H, W, 3] -> float [patches, channels * frames * patch * patch]."""
