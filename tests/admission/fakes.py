@@ -75,7 +75,12 @@ class FakeEngine:
 
     def __init__(self, name: str = "tiny") -> None:
         self.model_info = SimpleNamespace(
-            name=name, family="fake", revision="0", tasks=("detect", "point"), adapters=()
+            name=name,
+            family="fake",
+            revision="0",
+            tasks=("detect", "point"),
+            adapters=(),
+            notes_on=lambda task: ("fakes point well",) if task == "point" else (),
         )
         self.release = threading.Event()
         self.runs: list[tuple[str, ...]] = []
