@@ -46,7 +46,7 @@ def run(task: Task, image: Path, phrases: Sequence[str], options: Options) -> in
     intake_ms = (perf_counter() - started) * 1000
     answer = build_answer(
         task,
-        completed(_ask(task, decoded, phrases, options), intake_ms),
+        completed(_ask(task, decoded, phrases, options), decoded.notes, intake_ms),
         request_id=uuid.uuid4().hex,
         phrases=phrases,
         units="pixels" if options.pixels else "normalized",
@@ -132,6 +132,8 @@ def _print_table(answer: DetectAnswer | PointAnswer, name: str, digits: int) -> 
         table.add_row(Text(item.label), *values, f"{item.score:.2f}")
     if found:
         console.print(table)
+    for note in answer.notes or ():
+        console.print(f"Note: {note}.")
     for index, phrase in enumerate(answer.phrases):
         if not any(item.phrase_index == index for item in found):
             console.print(f"Nothing found for {phrase.object!r}.")

@@ -63,7 +63,11 @@ class EngineAnswerer:
             told = failure(error)
             raise ProblemError(told.problem, told.detail) from error
         answer = build_answer(
-            spec.task, completed(found, 0.0), request_id="", phrases=phrases, units="normalized"
+            spec.task,
+            completed(found, decoded.notes, 0.0),
+            request_id="",
+            phrases=phrases,
+            units="normalized",
         )
         return Result.of(key, answer)
 

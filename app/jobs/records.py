@@ -60,6 +60,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     points: list[Point] | None = None
     phrases: list[PhraseInfo]
     truncated: bool = False
+    notes: list[str] = []
 
     @classmethod
     def of(cls, key: str, answer: DetectAnswer | PointAnswer) -> Result:
@@ -70,6 +71,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             points=answer.points if isinstance(answer, PointAnswer) else None,
             phrases=answer.phrases,
             truncated=answer.truncated,
+            notes=answer.notes,
         )
 
 

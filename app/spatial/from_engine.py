@@ -6,8 +6,8 @@ from app.admission.messages import Completed, Metrics, ObjectEvent
 from engine.answer import Answer
 
 
-def completed(answer: Answer, intake_ms: float) -> Completed:
-    """`intake_ms`: what fetching and decoding took."""
+def completed(answer: Answer, notes: list[str], intake_ms: float) -> Completed:
+    """`notes`: those of the decoder; `intake_ms`: what fetching and decoding took."""
     objects = [
         ObjectEvent(box.phrase_index, (box.x_min, box.y_min, box.x_max, box.y_max), box.score)
         for box in answer.objects
@@ -31,4 +31,5 @@ def completed(answer: Answer, intake_ms: float) -> Completed:
             output_tokens=engine.output_tokens,
             cached_tokens=engine.cached_tokens,
         ),
+        notes=[*notes, *answer.notes],
     )
