@@ -71,7 +71,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             points=answer.points if isinstance(answer, PointAnswer) else None,
             phrases=answer.phrases,
             truncated=answer.truncated,
-            notes=answer.notes,
+            notes=answer.notes or [],
         )
 
 

@@ -16,7 +16,6 @@ from app.db.migrations import prepare, upgrade
 from app.db.models import ApiKey
 from app.settings import Settings, SettingsError
 
-
 LATEST = max(path.name[:4] for path in (Path(__file__).parents[2] / "alembic" / "versions").glob("*.py"))
 
 
