@@ -46,7 +46,7 @@ def run(task: Task, image: Path, phrases: Sequence[str], options: Options) -> in
     intake_ms = (perf_counter() - started) * 1000
     answer = build_answer(
         task,
-        _completed(_ask(task, decoded, phrases, options), intake_ms),
+        _completed(_ask(task, decoded, phrases, options), decoded.notes, intake_ms),
         request_id=uuid.uuid4().hex,
         phrases=phrases,
         units="pixels" if options.pixels else "normalized",
@@ -118,7 +118,7 @@ def _ask(task: Task, decoded: Decoded, phrases: Sequence[str], options: Options)
         raise ProblemError(told.problem, told.detail, field=told.field) from None
 
 
-def _completed(answer: Answer, intake_ms: float) -> Completed:
+def _completed(answer: Answer, notes: list[str], intake_ms: float) -> Completed:
     """The message that a worker would send, so that both doors word their answers alike."""
     objects = [
         ObjectEvent(box.phrase_index, (box.x_min, box.y_min, box.x_max, box.y_max), box.score)
@@ -143,6 +143,7 @@ def _completed(answer: Answer, intake_ms: float) -> Completed:
             output_tokens=engine.output_tokens,
             cached_tokens=engine.cached_tokens,
         ),
+        notes=[*notes, *answer.notes],
     )
 
 
@@ -160,6 +161,8 @@ def _print_table(answer: DetectAnswer | PointAnswer, name: str, digits: int) -> 
         table.add_row(Text(item.label), *values, f"{item.score:.2f}")
     if found:
         console.print(table)
+    for note in answer.notes or ():
+        console.print(f"Note: {note}.")
     for index, phrase in enumerate(answer.phrases):
         if not any(item.phrase_index == index for item in found):
             console.print(f"Nothing found for {phrase.object!r}.")

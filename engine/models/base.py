@@ -33,6 +33,9 @@ class ModelInfo:
     notes: dict[Task, str]
     adapters: tuple[str, ...] = ()
 
+    def notes_on(self, task: Task) -> tuple[str, ...]:
+        return (self.notes[task],) if task in self.notes else ()
+
 
 @dataclass(frozen=True, slots=True)
 class KvShape:
