@@ -72,6 +72,7 @@ def test_everything_has_a_name(screen: Screen) -> None:
 def test_on_a_phone(phone: Screen) -> None:
     phone["#example"].tap()
     phone.answered()
+    expect(phone["#picture"]).to_be_in_viewport()
     assert phone.page.evaluate("document.documentElement.scrollWidth") <= 375
     for button in phone["button:visible"].all():
         size = button.bounding_box()

@@ -96,7 +96,7 @@ def test_boxes_appear_while_the_answer_still_comes(screen: Screen) -> None:
     before = screen.stage()
     screen["#phrases"].fill("star")
     screen["#go"].click()
-    screen.page.wait_for_function("window.say")
+    expect(screen["#status"]).to_have_text("Looking…")
     event = f"event: object\ndata: {json.dumps(thing)}\n\n"
     screen.page.evaluate("say(': keep-alive\\n\\n')")
     for part in (event[:30], event[30:]):

@@ -83,6 +83,7 @@ async function ask() {
   running = mine;
   $("stop").hidden = false;
   $("status").textContent = "Looking…";
+  if (matchMedia("(max-width: 46rem)").matches) $("view").scrollIntoView(); // there it is below the form
   try {
     finish(asked, await listen(await call(`v1/${task}`, { method: "POST", body, signal: mine.signal })));
   } catch (problem) {
