@@ -67,3 +67,5 @@ class Point:
 Item = Box | Point
 Region = tuple[float, float, float, float]
 """x_min, y_min, x_max, y_max in [0, 1]."""
+Place = tuple[float, float] | Region
+"""x and y of a point, or a box."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import torch
 
 from engine.attention import Paged
 from grammars.grammar import Grammar
-from grammars.types import Task
+from grammars.types import Place, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,13 @@ class Pixels:
     tokens: P, places of its prefix: image tokens, and the fixed tokens that a family puts around them.
     shift: what a later token's position exceeds its place by, for families whose images span fewer
         positions than places (multimodal rotary positions).
+    grid: rows and columns of its tokens or crops, for families that need to know.
     """
 
     data: torch.Tensor
     tokens: int
     shift: int = 0
+    grid: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,5 +116,14 @@ class Model(Protocol):
         ...
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[B, W] -> logits [B, A] over the grammar's alphabet."""
+        """[B, W] -> logits [B, A] over the grammar's alphabet; see `Grammar.logits`."""
+        ...
+
+
+@runtime_checkable
+class Referring(Protocol):
+    """A model whose prompts may refer to places in the image."""
+
+    def prompt_about(self, task: Task, phrase: str, places: Sequence[Place]) -> list[int]:
+        """`Model.prompt`, with points and boxes before the phrase."""
         ...
