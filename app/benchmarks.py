@@ -153,6 +153,31 @@ def overhead(*, requests: int = 200, json: Json = False) -> int:
     return 0
 
 
+@bench.command
+def load(*, seconds: float = 60.0, factor: float = 2.0, timeout_s: float = 10.0, json: Json = False) -> int:
+    """More requests than the service can answer, and a tenant that floods it; starts a service of its own.
+
+    Parameters
+    ----------
+    seconds
+        How long the overload lasts; the other phases are a quarter of it.
+    factor
+        How many requests are sent, in capacities.
+    timeout_s
+        Deadline of every request.
+    """
+    _check({"--seconds": seconds, "--factor": factor, "--timeout-s": timeout_s}, {})
+    from bench import load as measuring
+    from bench import report
+
+    result = measuring.run(seconds, factor, timeout_s, report.progress())
+    if json:
+        print(json_text.dumps(result.as_json()))
+    else:
+        report.show_load(result)
+    return 0
+
+
 def _check(positive: dict[str, float], never_negative: dict[str, float]) -> None:
     for name, value in positive.items():
         if value <= 0:

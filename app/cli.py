@@ -6,7 +6,7 @@ import sys
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -26,6 +26,7 @@ app.command(keys)
 app.command(db)
 
 Picture = Annotated[Path, Parameter(help="JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC or AVIF.")]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Auth = Literal["auto", "on", "off"]
 Phrase = Annotated[str, Parameter(help="What to look for, such as 'red circle'.", required=True)]
 
@@ -55,6 +56,12 @@ class Options:
         Phrases decoded at the same time.
     kv_memory
         Memory for keys and values, such as 512M or 2G.
+    dtype
+        Of the weights: auto, float32, bfloat16 or float16.
+    revision
+        Of a model of the Hugging Face hub: a branch, a tag or a commit.
+    adapter
+        A LoRA adapter to use, as name=folder, or the name of one in POINTBOX_ADAPTER.
     """
 
     model: str | None = None
@@ -66,6 +73,9 @@ class Options:
     device: str | None = None
     max_batch: int | None = None
     kv_memory: str | None = None
+    dtype: Dtype | None = None
+    revision: str | None = None
+    adapter: str | None = None
 
 
 @Parameter(name="*")
@@ -84,12 +94,26 @@ class EngineFlags:
         need, as far as the device has it.
     batch_share
         Part of the rows that batch requests hold at most while there are interactive ones, 0.5 by default.
+    dtype
+        Of the weights: auto, float32, bfloat16 or float16.
+    revision
+        Of a model of the Hugging Face hub: a branch, a tag or a commit.
+    adapter
+        A LoRA adapter that requests may name, as name=folder; may be given several times.
     """
 
     device: str | None = None
     max_batch: int | None = None
     kv_memory: str | None = None
     batch_share: float | None = None
+    dtype: Dtype | None = None
+    revision: str | None = None
+    adapter: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As `Settings.load` takes them."""
+        return {**asdict(self), "adapter": ",".join(self.adapter) or None}
 
 
 @app.command
@@ -106,6 +130,20 @@ def point(image: Picture, /, *phrase: Phrase, options: Options | None = None) ->
     from app.local import run
 
     return run("point", image, phrase, options or Options())
+
+
+@app.command
+def models(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
+    """List the families of models that can be served, and the models that lie on this machine.
+
+    Parameters
+    ----------
+    json
+        Print one JSON document instead of tables.
+    """
+    from app.catalogue import print_catalogue
+
+    return print_catalogue(json)
 
 
 @app.command
@@ -135,7 +173,7 @@ def serve(
     """
     from app.serve import run_serve
 
-    flags = asdict(engine or EngineFlags())
+    flags = (engine or EngineFlags()).settings
     return run_serve(Settings.load(host=host, port=port, model=model, workers=workers, auth=auth, **flags))
 
 
@@ -152,7 +190,7 @@ def worker(*, model: str | None = None, engine: EngineFlags | None = None) -> in
     """Start an engine worker only, behind the Redis at POINTBOX_REDIS_URL."""
     from app.admission.worker import run_worker
 
-    return run_worker(Settings.load(model=model, **asdict(engine or EngineFlags())))
+    return run_worker(Settings.load(model=model, **(engine or EngineFlags()).settings))
 
 
 def main(arguments: list[str] | None = None) -> None:

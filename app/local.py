@@ -93,14 +93,26 @@ def _ask(task: Task, decoded: Decoded, phrases: Sequence[str], options: Options)
     """The engine's answer. Torch is imported here, when it is known that there is work for it."""
     from engine.engine import Engine
 
+    name, is_new, _ = (options.adapter or "").partition("=")
     settings = Settings.load(
-        model=options.model, device=options.device, max_batch=options.max_batch, kv_memory=options.kv_memory
+        model=options.model,
+        device=options.device,
+        dtype=options.dtype,
+        revision=options.revision,
+        max_batch=options.max_batch,
+        kv_memory=options.kv_memory,
+        adapter=None if name and not is_new else options.adapter or "",
     )
     try:
         with Engine.load(settings.model, **settings.engine_options) as engine:
             ask = engine.detect if task == "detect" else engine.point
-            dedupe = options.dedupe == "on"
-            return ask(decoded.image, list(phrases), max_objects=options.max_objects, dedupe=dedupe)
+            return ask(
+                decoded.image,
+                list(phrases),
+                max_objects=options.max_objects,
+                dedupe=options.dedupe == "on",
+                adapter=name.strip() or None,
+            )
     except EngineError as error:
         told = failure(error)
         raise ProblemError(told.problem, told.detail, field=told.field) from None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import msgspec
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import (
     Components,
@@ -15,6 +17,7 @@ from litestar.openapi.spec import (
     Schema,
     SecurityScheme,
 )
+from msgspec import Struct
 
 from app.problems import KINDS, MEDIA_TYPE, Problem, ProblemError
 
@@ -67,6 +70,7 @@ def problem_responses(*slugs: str) -> dict[int, ResponseSpec]:
 
 
 def image_bodies(
+    kind: type[Struct],
     json: dict[str, Schema],
     form: dict[str, Schema],
     examples: dict[str, tuple[str, dict[str, Any]]],
@@ -75,13 +79,16 @@ def image_bodies(
     """The three kinds of body that carry an image; the handler reads them itself.
 
     Args:
+        kind: what JSON is read as; it says which fields may be null.
         json, form: the fields of the two.
         examples: of JSON: name -> (summary, value).
         says: what holds between the fields.
     """
     told = {name: Example(summary=summary, value=value) for name, (summary, value) in examples.items()}
+    optional = {field.name for field in msgspec.structs.fields(kind) if field.default is None}
+    told_json = {name: _or_null(schema) if name in optional else schema for name, schema in json.items()}
     as_json = Schema(
-        type=OpenAPIType.OBJECT, description=says, properties={**json}, additional_properties=False
+        type=OpenAPIType.OBJECT, description=says, properties={**told_json}, additional_properties=False
     )
     as_form = Schema(
         type=OpenAPIType.OBJECT, description=says, properties={**form}, additional_properties=False
@@ -94,6 +101,13 @@ def image_bodies(
             "image/*": OpenAPIMediaType(schema=IMAGE_BYTES),
         },
     )
+
+
+def _or_null(schema: Schema) -> Schema:
+    """Null counts as not sent."""
+    if not isinstance(schema.type, OpenAPIType):
+        return schema
+    return dataclasses.replace(schema, type=[schema.type, OpenAPIType.NULL])
 
 
 def query_of_raw_bodies(fields: dict[str, Schema]) -> list[Parameter]:

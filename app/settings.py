@@ -36,7 +36,13 @@ class Settings:
     """Names or folders with commas between: `serve` starts workers for each; the first is the default."""
     workers: int = 1
     """Engine workers that `serve` starts for each model."""
+    revision: str | None = None
+    """Of a model of the Hugging Face hub: a branch, a tag or a commit; None: its main branch."""
+    adapter: str = ""
+    """LoRA adapters of the model, as name=folder with commas between."""
     device: str = "cpu"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Of the weights; auto: float32 on a CPU, bfloat16 on a GPU."""
     mode: Literal["pipelined", "blocking"] = "pipelined"
     max_batch: int = 32
     """Rows of the engine: phrases decoded at the same time by one worker."""
@@ -103,6 +109,10 @@ class Settings:
                 raise SettingsError(f"{name} must be greater than 0, not {getattr(self, name)}")
         if not self.models:
             raise SettingsError("model must name a model")
+        for name in ("revision", "adapter"):
+            if getattr(self, name) and len(self.models) > 1:
+                raise SettingsError(f"{name} is for one model: start the others with `pointbox worker`")
+        _parse_adapters(self.adapter)
         if self.kv_memory is not None and self.kv_memory <= 0:
             raise SettingsError(f"kv_memory must be greater than 0, not {self.kv_memory}")
         if self.batch_share > 1:
@@ -172,8 +182,9 @@ class Settings:
     @property
     def engine_options(self) -> dict[str, Any]:
         """What `Engine.load` takes beside the model."""
-        names = ("device", "mode", "max_batch", "kv_memory", "batch_share")
-        return {name: getattr(self, name) for name in names}
+        names = ("device", "dtype", "revision", "mode", "max_batch", "kv_memory", "batch_share")
+        given = {name: getattr(self, name) for name in names}
+        return {**given, "adapters": _parse_adapters(self.adapter)}
 
     @property
     def models(self) -> list[str]:
@@ -241,6 +252,19 @@ def _parse(variable: str, text: str, hint: Any) -> Any:
         kind = "a whole number" if hint is int else "a number"
         raise SettingsError(f"{variable} must be {kind}, not {text!r}") from None
     return _parse_size(variable, text) if hint == int | None else text
+
+
+def _parse_adapters(text: str) -> dict[str, str]:
+    """Folders by name."""
+    folders: dict[str, str] = {}
+    for entry in filter(None, map(str.strip, text.split(","))):
+        name, equals, folder = (part.strip() for part in entry.partition("="))
+        if not (name and equals and folder):
+            raise SettingsError(f"adapter must be name=folder, not {entry!r}")
+        if name in folders:
+            raise SettingsError(f"adapter has the name {name!r} twice")
+        folders[name] = folder
+    return folders
 
 
 def _parse_size(variable: str, text: str) -> int:

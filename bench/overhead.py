@@ -10,6 +10,7 @@ from http.client import HTTPConnection
 from urllib.parse import quote, urlsplit
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from bench.serving import service
@@ -44,8 +45,8 @@ def run(requests: int) -> Overhead:
     """Start the service, ask it one request after the other, stop it."""
     asked = questions(WARM_UP + requests)
     images = [heavy_jpeg(question, seed) for seed, question in enumerate(asked)]
-    with service() as url:
-        connection = HTTPConnection(urlsplit(url).netloc)
+    with service() as running:
+        connection = HTTPConnection(urlsplit(running.url).netloc)
         pairs = zip(asked, images, strict=True)
         times = [_ask(connection, question.phrase, image) for question, image in pairs][WARM_UP:]
         connection.close()
@@ -62,12 +63,14 @@ def run(requests: int) -> Overhead:
 def heavy_jpeg(question: Question, seed: int) -> bytes:
     """The picture with as much noise as makes a JPEG of about IMAGE_BYTES."""
     noise = np.random.default_rng(seed).normal(0, 24, question.image.shape)
-    noisy = Image.fromarray((question.image + noise).clip(0, 255).astype(np.uint8))
-    for quality in range(95, 40, -3):
-        file = io.BytesIO()
-        noisy.save(file, "JPEG", quality=quality)
-        if file.tell() <= IMAGE_BYTES:
-            break
+    noisy = (question.image + noise).clip(0, 255).astype(np.uint8)
+    return next(data for quality in range(95, 0, -3) if len(data := jpeg(noisy, quality)) <= IMAGE_BYTES)
+
+
+def jpeg(image: npt.NDArray[np.uint8], quality: int) -> bytes:
+    """image: [H, W, 3] RGB."""
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "JPEG", quality=quality)
     return file.getvalue()
 
 

@@ -9,6 +9,7 @@ from numpy import percentile
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from bench.load import Load
 from bench.overhead import Overhead
 from bench.pipeline import Result, Setting
 from bench.rig import SECTIONS
@@ -79,6 +80,23 @@ def show_overhead(overhead: Overhead) -> None:
     ]
     title = f"{overhead.requests} requests, one after the other, JPEGs of {overhead.image_kb:.0f} kB"
     _print(title, ("ms", "p50", "p99"), rows)
+
+
+def show_load(load: Load) -> None:
+    before, after = load.capacity
+    rows = [
+        ["capacity before and after, requests/s", f"{before:.1f}, {after:.1f}"],
+        ["offered, requests/s", f"{load.offered:.1f}"],
+        ["goodput, requests/s", f"{load.goodput:.1f}"],
+        ["goodput, of the capacity", f"{load.goodput_share:.2f}"],
+        *([fate, str(number)] for fate, number in sorted(load.fates.items())),
+        ["missed, of the admitted", f"{100 * load.missed_share:.2f} %"],
+        ["answered, p50 and p99 ms", f"{load.answered_p50_ms:.0f}, {load.answered_p99_ms:.0f}"],
+        ["memory, first and last third, MB", ", ".join(f"{mb:.0f}" for mb in load.memory_mb)],
+        ["quiet tenant alone, p95 ms", f"{load.quiet_alone_ms:.0f}"],
+        ["quiet tenant beside a flood, p95 ms", f"{load.quiet_beside_flood_ms:.0f}"],
+    ]
+    _print(f"{load.seconds:g} s of overload", ("", "measured"), rows)
 
 
 def progress() -> Callable[[str], None]:

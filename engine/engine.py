@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from collections.abc import Sequence as Listing
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
+from engine.adapters.bank import AdapterBank
+from engine.adapters.slots import AdapterSlots
 from engine.answer import Answer, collect
 from engine.asking import Asked, ImageLike, make_request
 from engine.attention import KvCache
@@ -55,10 +58,12 @@ class Engine:
     A context manager: leaving it closes the engine.
     """
 
-    def __init__(self, model: Model, device: Device, **given: Any) -> None:
-        """See `load`; takes a model and a device that are there already."""
+    def __init__(
+        self, model: Model, device: Device, *, adapters: AdapterBank | None = None, **given: Any
+    ) -> None:
+        """See `load`; takes a model, its adapters and a device that are there already."""
         options = Options(**given)
-        self.model_info: ModelInfo = model.info
+        self.model_info: ModelInfo = replace(model.info, adapters=adapters.names) if adapters else model.info
         self._device, self._max_batch = device, options.max_batch
         _check(model, options)
         shared = model.info.prefix == "image"
@@ -67,12 +72,13 @@ class Engine:
         pages = options.pages or count_pages(model, PAGE_SIZE, rows, options.kv_memory, where)
         with allocating(pages * page_bytes(kv, PAGE_SIZE), rows):
             cache = KvCache(kv.layers, pages, PAGE_SIZE, kv.kv_heads, kv.head_dim, kv.dtype, where)
-            executor = Executor(model, device, cache, rows, options.placement)
+            executor = Executor(model, device, cache, rows, options.placement, adapters)
             cursors = Cursors(model.grammar, rows + 1)
             self._pool = PagePool(pages)
         limits = Limits(rows, PAGE_SIZE, shared, options.prefill_tokens, options.batch_share)
-        scheduler = Scheduler(self._pool, limits, cursors, model.grammar.has_labels)
-        self._preparation = Preparation(model, options.prepare_threads, options.max_tokens)
+        slots = AdapterSlots(adapters.slots) if adapters else None
+        scheduler = Scheduler(self._pool, limits, cursors, model.grammar.has_labels, slots)
+        self._preparation = Preparation(model, self.model_info, options.prepare_threads, options.max_tokens)
         self._loop = EngineLoop(
             scheduler, executor, self._pool, cursors, options.mode, options.placement, options.trace
         )
@@ -86,6 +92,7 @@ class Engine:
         device: str = "cpu",
         dtype: str = "auto",
         revision: str | None = None,
+        adapters: Mapping[str, str | Path] | None = None,
         **options: Any,
     ) -> Engine:
         """Load a model and start the engine.
@@ -94,13 +101,17 @@ class Engine:
         device: "cpu", "cuda", or "auto" for a GPU where there is one.
         dtype: of the weights: "auto" (float32 on a CPU, bfloat16 on a GPU), or a name.
         revision: of a Hugging Face model: a branch, a tag or a commit.
+        adapters: folders of LoRA adapters in the format of PEFT, by the names that requests give.
         options: the fields of `Options`.
 
-        Raises ModelNotFound, and EngineError for a device that is not there.
+        Raises ModelNotFound, and EngineError for a device that is not there or an adapter that does not fit.
         """
         machine = open_device(device)
         try:
-            return cls(load_model(str(model), machine.torch_device, dtype, revision), machine, **options)
+            loaded = load_model(str(model), machine.torch_device, dtype, revision)
+            folders = {name: Path(folder) for name, folder in (adapters or {}).items()}
+            bank = AdapterBank(loaded, folders) if folders else None
+            return cls(loaded, machine, adapters=bank, **options)
         except BaseException:
             machine.close()
             raise
@@ -188,9 +199,13 @@ class Engine:
     def check_integrity(self) -> None:
         """Raises AssertionError unless every page is accounted for, and none is held while idle."""
         scheduler = self._loop.scheduler
-        self._between_steps(
-            lambda: self._pool.check_integrity(idle=not scheduler.running and not scheduler.waiting)
-        )
+
+        def check() -> None:
+            idle = not scheduler.running and not scheduler.waiting
+            self._pool.check_integrity(idle)
+            assert not idle or not scheduler.adapters.held, "an adapter's slot is held while idle"
+
+        self._between_steps(check)
 
     def clear_cache(self) -> None:
         """Drop every image prefix that no sequence uses, all vision features and preprocessed images."""
@@ -250,6 +265,7 @@ class Engine:
             prefill_tokens=self._loop.executor.counts()[1],
             decode_tokens=self._loop.decoded,
             idle_s=self._loop.idle_s,
+            device_s=self._loop.executor.device_s,
         )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from engine.adapters.bank import AdapterBank
 from engine.attention import KvCache
 from engine.device.base import Device, Event, Timed
 from engine.device.cuda import upload
@@ -24,8 +25,7 @@ from engine.typed_sampling import make_sampler
 from grammars.cursors import Cursors, Rows
 
 Placement = Literal["host", "device"]
-TABLE_STEP = 4
-"""Where shapes may vary, block tables are read in widths that are multiples of this many pages."""
+_UNTIMED = (0.0, 0.0)
 MICRO = 1_000_000
 """Temperature and top_p travel as whole millionths."""
 
@@ -38,25 +38,32 @@ class Executor:
     """
 
     def __init__(
-        self, model: Model, device: Device, cache: KvCache, max_batch: int, placement: Placement
+        self,
+        model: Model,
+        device: Device,
+        cache: KvCache,
+        max_batch: int,
+        placement: Placement,
+        adapters: AdapterBank | None = None,
     ) -> None:
-        self._device, self._placement = device, placement
+        self._device, self._placement, self._adapters = device, placement, adapters
         self._grammar = model.grammar
         self._page_size = cache.page_size
         where = device.torch_device
         width = -(-model.max_context // cache.page_size)
-        width = -(-width // TABLE_STEP) * TABLE_STEP
         rows = max_batch + 1  # the last one is padding
         self._token_by_row = torch.zeros(rows, dtype=torch.int64, device=where)
         self._state_by_row = torch.zeros(rows, dtype=torch.int64, device=where)
         self._values_by_row = torch.full((rows, Cursors.width(model.grammar)), -1, device=where)
         tables = torch.full((rows, width), PADDING_PAGE, dtype=torch.int64, device=where)
-        self._forwards = Forwards(model, device, cache, tables, self._token_by_row)
+        self._forwards = Forwards(model, device, cache, tables, self._token_by_row, adapters)
         self._slots = [DecodeSlot(max_batch, model.grammar.logits, where) for _ in range(DEPTH)]
         self._events: list[tuple[Event, ...]] = [()] * DEPTH
         """Of each slot's step: its forward, its sampling, the copy of its tokens."""
         self._sampler = make_sampler(model.grammar, where)
         self._table_width = width
+        self.device_s = 0.0
+        """Seconds that the compute stream worked; 0 on devices that do not know."""
 
     def launch(self, slot_index: int, step: Step, index: npt.NDArray[np.int64]) -> None:
         """Enqueue the forward of a step.
@@ -77,7 +84,7 @@ class Executor:
             case Prefill():
                 width = self._width(np.array([s.image_tokens + len(s.prompt) for s in step.sequences]))
                 work = self._forwards.prefill(slot, step, width)
-                forward = self._device.compute(self._after_reset(step.sequences, work))
+                forward = self._device.compute(self._after_reset(step, work))
             case _:
                 raise TypeError(f"no forward for {type(step).__name__}")
         self._events[slot_index] = (forward,)
@@ -115,6 +122,9 @@ class Executor:
                 errors.append(error)
         if errors:
             raise errors[0]
+        for event in self._events[slot_index][:2]:  # forward and sampling: copies have a stream of their own
+            begin, end = getattr(event, "ran", _UNTIMED)  # asking whether it is a `Timed` takes longer
+            self.device_s += end - begin
         slot = self._slots[slot_index]
         return slot.positions[:count].astype(np.int64), slot.probabilities[:count]
 
@@ -155,20 +165,26 @@ class Executor:
 
         return work
 
-    def _after_reset(self, sequences: Listing[Sequence], then: Work) -> Work:
+    def _after_reset(self, step: Prefill, then: Work) -> Work:
         """Work that writes block tables and initial states of rows that were just given, and goes on."""
+        sequences, new_adapters = step.sequences, step.new_adapters
         tables = [[*self._shared_pages(s), *s.pages] for s in sequences]
         padded = [[*pages, *[PADDING_PAGE] * (self._table_width - len(pages))] for pages in tables]
         places = torch.tensor([s.row for s in sequences])
         states = torch.tensor([self._grammar.initial(s.ask.request.task) for s in sequences])
         pages = torch.tensor(padded)
         shifts = torch.tensor([s.shift for s in sequences])
+        adapters = torch.tensor([s.adapter_slot for s in sequences])
 
         def work() -> None:
             where = self._device.torch_device
             rows = upload(places, where)
             self._forwards.tables[rows] = upload(pages, where)
             self._forwards.shift_by_row[rows] = upload(shifts, where)
+            if self._adapters is not None:
+                self._forwards.adapter_by_row[rows] = upload(adapters, where)
+                for slot, name in new_adapters.items():
+                    self._adapters.fill(slot, name)
             self._state_by_row[rows] = upload(states, where)
             self._values_by_row[rows] = -1
             then()
@@ -184,8 +200,7 @@ class Executor:
         """Pages of the block table that a step reads whose rows are so long."""
         if self._device.fixed_shapes:
             return self._table_width
-        pages = -(-int(tokens.max()) // self._page_size)
-        return -(-pages // TABLE_STEP) * TABLE_STEP
+        return -(-int(tokens.max()) // self._page_size)
 
 
 def _fill_chance(slot: DecodeSlot, sequences: Listing[Sequence]) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 
+from engine.adapters.bank import AdapterBank
 from engine.attention import KvCache, Paged
 from engine.device.base import Device
 from engine.device.cuda import upload
 from engine.features import FeatureCache
 from engine.models.base import Encoded, Model, Pixels
+from engine.sequence import Sequence
 from engine.slots import DecodeSlot
 from engine.steps import Extend, Prefill
 
@@ -21,12 +25,26 @@ READING = 16
 """Tokens."""
 
 
+@dataclass(frozen=True, slots=True)
+class NewImage:
+    """An image that a step computes.
+
+    adapter: slot.  key: of its KV or features.  pages: for its KV.
+    """
+
+    pixels: Pixels
+    adapter: int
+    key: Hashable
+    pages: list[int]
+
+
 class Forwards:
     """Each method returns work that leaves the logits of a step in its slot.
 
     tables: int64 [rows, width] block table of every row, on the device.
     token_by_row: int64 [rows] the last sampled token of every row, on the device.
     shift_by_row: int64 [rows] what the position of a row's tokens exceeds their place by, on the device.
+    adapter_by_row: int64 [rows] slot of every row's adapter, on the device.
     """
 
     def __init__(
@@ -36,10 +54,12 @@ class Forwards:
         cache: KvCache,
         tables: torch.Tensor,
         token_by_row: torch.Tensor,
+        adapters: AdapterBank | None = None,
     ) -> None:
-        self._model, self._device, self._cache = model, device, cache
+        self._model, self._device, self._cache, self._adapters = model, device, cache, adapters
         self.tables, self._token_by_row = tables, token_by_row
         self.shift_by_row = torch.zeros_like(token_by_row)
+        self.adapter_by_row = torch.zeros_like(token_by_row)
         self._shared = model.info.prefix == "image"
         self._hidden = model.embed(torch.zeros(1, dtype=torch.int64, device=device.torch_device)).shape[-1]
         self.features = FeatureCache(CACHED_FEATURES)
@@ -53,7 +73,8 @@ class Forwards:
             rows = slot.inputs.device["row"][:batch]
             index = slot.inputs.device["index"][:batch, None]
             paged = self._paged(rows, index, width, torch.zeros_like(rows))
-            hidden = self._model.forward(self._model.embed(self._token_by_row[rows, None]), paged)
+            with self._adapting_rows(rows):
+                hidden = self._model.forward(self._model.embed(self._token_by_row[rows, None]), paged)
             slot.logits[:batch] = self._model.head(hidden[:, 0])
 
         def work() -> None:
@@ -78,7 +99,7 @@ class Forwards:
         """The images that need it, then every prompt."""
         if not self._shared:
             return self._prefill_whole(slot, step, width)
-        new = [(pixels, prefix.pages) for prefix, pixels in step.new_prefixes.items()]
+        new = [_new_image(s, prefix.key, prefix.pages) for prefix, s in step.new_prefixes.items()]
         tails = [
             (s.prefix.pages[-1], s.pages[0])
             for s in step.sequences
@@ -89,11 +110,11 @@ class Forwards:
         starts = torch.tensor([s.image_tokens for s in step.sequences])
 
         def work() -> None:
-            for alike in _by_tokens(new):
+            for alike in _grouped(new):
+                tokens = alike[0].pixels.tokens
                 self.vision_images += len(alike)
-                self.prefill_tokens += len(alike) * alike[0][0].tokens
-                size = self._size(alike[0][0].tokens)
-                self._device.divide(len(alike), size, partial(self._write_prefixes, alike))
+                self.prefill_tokens += len(alike) * tokens
+                self._device.divide(len(alike), self._size(tokens), partial(self._write_prefixes, alike))
             if tails:
                 self._cache.copy_pages(upload(torch.tensor(tails), self._device.torch_device))
             embeds = self._model.embed(upload(prompts, self._device.torch_device))
@@ -104,15 +125,16 @@ class Forwards:
 
     def _prefill_whole(self, slot: DecodeSlot, step: Prefill, width: int) -> Work:
         """Image and prompt of every sequence, which see each other."""
-        images = {s.image_key: s.pixels for s in step.sequences}
-        keys = [s.image_key for s in step.sequences]
+        keys = [self._features_key(s) for s in step.sequences]
+        by_key = dict(zip(keys, step.sequences, strict=True))
+        new = [_new_image(s, key, []) for key, s in by_key.items()]
         prompts, lengths = padded([s.prompt for s in step.sequences])
         rows = torch.tensor([s.row for s in step.sequences])
         starts = torch.zeros_like(lengths)
         ends = lengths + torch.tensor([s.image_tokens for s in step.sequences])
 
         def work() -> None:
-            self._compute_features(images)
+            self._compute_features(new)
             features = [self._feature(key) for key in keys]
             embeds = self._model.embed(upload(prompts, self._device.torch_device))
             whole = torch.cat([torch.stack([f.embeds for f in features]), embeds], dim=1)
@@ -140,7 +162,8 @@ class Forwards:
         paged = self._paged(rows, index, width, prefix, valid)
 
         def forward(_: slice) -> None:
-            hidden = self._model.forward(embeds, paged)
+            with self._adapting_rows(rows):
+                hidden = self._model.forward(embeds, paged)
             last = hidden[torch.arange(len(rows), device=where), lengths - 1]
             slot.logits[: len(rows)] = self._model.head(last)
 
@@ -162,42 +185,66 @@ class Forwards:
             self._cache, index, self.tables[rows, :width], prefix, valid, shift=self.shift_by_row[rows]
         )
 
-    def _write_prefixes(self, alike: list[tuple[Pixels, list[int]]], part: slice) -> None:
-        """A part of images of one length, into pages of their own."""
-        pixels, tables = zip(*alike[part], strict=True)
-        images = self._model.encode_images(pixels)
-        count, tokens = len(pixels), pixels[0].tokens
+    def _adapting_rows(self, rows: torch.Tensor) -> AbstractContextManager[None]:
+        """Around a forward of this thread: each row uses its own adapter."""
+        return nullcontext() if self._adapters is None else self._adapters.using(self.adapter_by_row[rows])
+
+    def _adapting(self, slot: int) -> AbstractContextManager[None]:
+        """Around a forward of this thread that uses one adapter."""
+        return nullcontext() if self._adapters is None else self._adapters.using(slot)
+
+    def _write_prefixes(self, alike: list[NewImage], part: slice) -> None:
+        """A part of images of one length and adapter, into pages of their own."""
+        new = alike[part]
+        count, tokens = len(new), new[0].pixels.tokens
         where = self._device.torch_device
         index = torch.arange(tokens, device=where).expand(count, -1)
         prefix = torch.full((count,), tokens if self._model.both_ways else 0, device=where)
-        paged = Paged(self._cache, index, upload(torch.tensor(tables), where), prefix)
-        self._model.forward(torch.stack([image.embeds for image in images]), paged, images)
+        tables = upload(torch.tensor([image.pages for image in new]), where)
+        with self._adapting(new[0].adapter):
+            images = self._model.encode_images([image.pixels for image in new])
+            embeds = torch.stack([image.embeds for image in images])
+            self._model.forward(embeds, Paged(self._cache, index, tables, prefix), images)
 
-    def _compute_features(self, images: dict[bytes, Pixels | None]) -> None:
-        missing = {k: p for k, p in images.items() if p is not None and self.features.get(k) is None}
-        keys, pixels = list(missing), list(missing.values())
+    def _compute_features(self, images: list[NewImage]) -> None:
+        missing = [image for image in images if self.features.get(image.key) is None]
+        self.vision_images += len(missing)
+        encoded: dict[Hashable, Encoded] = {}
+        for alike in _grouped(missing):
+            size = self._size(alike[0].pixels.tokens)
+            self._device.divide(len(alike), size, partial(self._encode, alike, encoded))
+        for image in missing:
+            self.features.put(image.key, encoded[image.key])
 
-        def encode(part: slice) -> None:
-            encoded.update(zip(keys[part], self._model.encode_images(pixels[part]), strict=True))
+    def _encode(self, alike: list[NewImage], encoded: dict[Hashable, Encoded], part: slice) -> None:
+        """A part of images of one adapter."""
+        new = alike[part]
+        with self._adapting(new[0].adapter):
+            found = self._model.encode_images([image.pixels for image in new])
+        encoded.update(zip([image.key for image in new], found, strict=True))
 
-        if missing:
-            self.vision_images += len(missing)
-            encoded: dict[bytes, Encoded] = {}
-            self._device.divide(len(missing), self._size(pixels[0].tokens), encode)
-            for key in keys:
-                self.features.put(key, encoded[key])
+    def _features_key(self, sequence: Sequence) -> Hashable:
+        """Of vision features: the adapter counts only where it changes them."""
+        adapter = sequence.ask.request.adapter
+        changed = self._adapters is not None and self._adapters.changes_images(adapter)
+        return sequence.image_key, adapter if changed else None
 
-    def _feature(self, key: bytes) -> Encoded:
+    def _feature(self, key: Hashable) -> Encoded:
         features = self.features.get(key)
         assert features is not None
         return features
 
 
-def _by_tokens(images: list[tuple[Pixels, list[int]]]) -> list[list[tuple[Pixels, list[int]]]]:
-    """Images of one length go together, so that no prefix is padded."""
-    groups: dict[int, list[tuple[Pixels, list[int]]]] = {}
+def _new_image(sequence: Sequence, key: Hashable, pages: list[int]) -> NewImage:
+    assert sequence.pixels is not None
+    return NewImage(sequence.pixels, sequence.adapter_slot, key, pages)
+
+
+def _grouped(images: list[NewImage]) -> list[list[NewImage]]:
+    """Images of one length and one adapter go together: no prefix is padded, no layer chooses by row."""
+    groups: dict[tuple[int, int], list[NewImage]] = {}
     for image in images:
-        groups.setdefault(image[0].tokens, []).append(image)
+        groups.setdefault((image.pixels.tokens, image.adapter), []).append(image)
     return list(groups.values())
 
 

@@ -230,6 +230,7 @@ class EngineLoop:
             for prefix in work.new_prefixes:
                 self.pool.forget_prefix(prefix)
                 lost |= {s.ask: None for s in self.scheduler.sequences() if s.prefix is prefix}
+            lost |= {s.ask: None for s in self.scheduler.forget_adapters(work)}
         memory = "out of memory" in str(error).lower()
         for ask in lost:
             ask.fail(EngineError("out-of-memory" if memory else "internal", f"the model failed: {error}"))

@@ -28,8 +28,9 @@ PROMPT_TOKENS = 16
 class Preparation:
     """Turns requests into sequences on threads of its own and hands them on."""
 
-    def __init__(self, model: Model, threads: int, max_tokens: int | None) -> None:
-        self._model, self._max_tokens = model, max_tokens
+    def __init__(self, model: Model, info: ModelInfo, threads: int, max_tokens: int | None) -> None:
+        """info: of the model, with the adapters that it has been given."""
+        self._model, self._info, self._max_tokens = model, info, max_tokens
         self.pixels = PixelCache(model.preprocess, PIXELS_KEPT)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="pointbox-prepare")
 
@@ -63,7 +64,7 @@ class Preparation:
 
     def _sequences(self, ask: Ask) -> list[Sequence]:
         request, model = ask.request, self._model
-        check_ability(model.info, request)
+        check_ability(self._info, request)
         key = image_key(request.image)
         pixels = self.pixels.of(key, request.image)
         ask.open_sequences = len(request.phrases)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.adapters.slots import AdapterSlots
 from engine.pages import PagePool
 from engine.request import Priority
 from engine.sequence import Sequence
@@ -35,7 +36,8 @@ class Limits:
 class Scheduler:
     """First come, first served within a priority; prefill takes turns with decode while both have work.
 
-    A sequence gets all the pages that it can need with its row, so a running one never waits for pages.
+    A sequence gets all the pages that it can need with its row, and a slot for its adapter, so a running one
+    never waits.
     Between priorities the next row goes to the one that holds the smaller part of its share, so neither
     starves.
 
@@ -43,8 +45,16 @@ class Scheduler:
     tokens [rows]: tokens of its answer that were committed.
     """
 
-    def __init__(self, pool: PagePool, limits: Limits, cursors: Cursors, has_labels: bool) -> None:
+    def __init__(
+        self,
+        pool: PagePool,
+        limits: Limits,
+        cursors: Cursors,
+        has_labels: bool,
+        adapters: AdapterSlots | None = None,
+    ) -> None:
         self._pool, self._limits, self._cursors, self.has_labels = pool, limits, cursors, has_labels
+        self.adapters = adapters or AdapterSlots(0)
         self._waiting: dict[Priority, deque[Sequence]] = {"interactive": deque(), "batch": deque()}
         self._holding: dict[Priority, int] = {"interactive": 0, "batch": 0}
         self._free_rows = list(range(limits.max_batch - 1, -1, -1))
@@ -111,6 +121,14 @@ class Scheduler:
         if sequence.prefix is not None:
             self._pool.release_prefix(sequence.prefix)
             sequence.prefix = None
+        if sequence.ask.request.adapter is not None:
+            self.adapters.release(sequence.ask.request.adapter)
+
+    def forget_adapters(self, step: Prefill) -> list[Sequence]:
+        """Filling slots failed: everyone who uses them, the sequences of the step and others."""
+        for adapter in step.new_adapters.values():
+            self.adapters.forget(adapter)
+        return [s for s in self._running if s.adapter_slot in step.new_adapters]
 
     def _count(self, step: Step) -> None:
         """Every sequence of a launched step gets one more token, and those with no room left are noted."""
@@ -209,13 +227,15 @@ class Scheduler:
         return batch if behind else interactive
 
     def _cost(self, sequence: Sequence) -> int:
-        cached = self._limits.shared_prefix and self._pool.knows(sequence.image_key)
+        cached = self._limits.shared_prefix and self._pool.knows(sequence.prefix_key)
         return len(sequence.prompt) + (0 if cached else sequence.image_tokens)
 
     def _admit(self, sequence: Sequence, step: Prefill) -> bool:
         """Give a sequence its row and pages, and its prefix if the model shares one."""
         own = self._own_pages(sequence)
         if not self._pool.can_take(own + self._pages_for_prefix(sequence)):
+            return False
+        if not self._join_adapter(sequence, step):
             return False
         if self._limits.shared_prefix:
             self._join_prefix(sequence, step)
@@ -230,17 +250,29 @@ class Scheduler:
         self._running.append(sequence)
         return True
 
+    def _join_adapter(self, sequence: Sequence, step: Prefill) -> bool:
+        """False while others use every slot."""
+        adapter = sequence.ask.request.adapter
+        if adapter is None:
+            return True
+        taken = self.adapters.take(adapter)
+        if taken is None:
+            return False
+        sequence.adapter_slot, must_fill = taken
+        if must_fill:
+            step.new_adapters[sequence.adapter_slot] = adapter
+        return True
+
     def _pages_for_prefix(self, sequence: Sequence) -> int:
         """Pages that the image's prefix takes from those that are free or idle."""
-        in_use = self._pool.knows(sequence.image_key) and not self._pool.is_idle(sequence.image_key)
+        in_use = self._pool.knows(sequence.prefix_key) and not self._pool.is_idle(sequence.prefix_key)
         return 0 if in_use else self._prefix_pages(sequence)
 
     def _join_prefix(self, sequence: Sequence, step: Prefill) -> None:
-        sequence.prefix = self._pool.use_prefix(sequence.image_key)
+        sequence.prefix = self._pool.use_prefix(sequence.prefix_key)
         if sequence.prefix is None:
-            sequence.prefix = self._pool.add_prefix(sequence.image_key, self._prefix_pages(sequence))
-            assert sequence.pixels is not None
-            step.new_prefixes[sequence.prefix] = sequence.pixels
+            sequence.prefix = self._pool.add_prefix(sequence.prefix_key, self._prefix_pages(sequence))
+            step.new_prefixes[sequence.prefix] = sequence
         else:
             sequence.ask.cached_tokens += sequence.image_tokens
 

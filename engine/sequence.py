@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
+from engine.adapters.slots import NO_ADAPTER
 from engine.errors import EngineError
 from engine.events import EngineMetrics, Event, Failed, Finished, FinishReason, Found, PhraseEnded
 from engine.models.base import Pixels
@@ -104,6 +105,7 @@ class Sequence:
     max_tokens: int
     seed: int
     row: int = -1
+    adapter_slot: int = NO_ADAPTER
     pages: list[int] = field(default_factory=list)
     prefix: Prefix | None = None
     used: int = 0
@@ -113,6 +115,11 @@ class Sequence:
     kept: list[Item] = field(default_factory=list)
     objects: int = 0
     repeats: int = 0
+
+    @property
+    def prefix_key(self) -> Hashable:
+        """Of the KV of its image, which the adapter takes part in."""
+        return self.image_key, self.ask.request.adapter
 
     def offer(self, item: Item) -> FinishReason | None:
         """Tell the listener of an item, unless it repeats or is not asked for; why the phrase ends, if so."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from engine.models.base import Pixels
 from engine.pages import Prefix
 from engine.sequence import Sequence
 
@@ -45,6 +44,11 @@ class Extend(Step):
 
 @dataclass(eq=False, slots=True)
 class Prefill(Step):
-    """New rows, and the images whose KV or features this step computes."""
+    """New rows, and what this step computes or fetches for them.
 
-    new_prefixes: dict[Prefix, Pixels] = field(default_factory=dict)
+    new_prefixes: KV of images, each with the first sequence that needs it.
+    new_adapters: slots to fill, and the adapters that they get.
+    """
+
+    new_prefixes: dict[Prefix, Sequence] = field(default_factory=dict)
+    new_adapters: dict[int, str] = field(default_factory=dict)

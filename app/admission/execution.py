@@ -165,6 +165,7 @@ class Execution:
             region=params.region,
             min_score=params.min_score,
             dedupe=params.dedupe,
+            adapter=params.adapter,
             priority=self.delivery.priority,
             deadline=self.delivery.deadline,
         )

@@ -206,6 +206,7 @@ class Feeder:
             family=self._info.family,
             revision=self._info.revision,
             tasks=list(self._info.tasks),
+            adapters=list(self._info.adapters),
             capacity=self._room.capacity,
             load=self.load,
             uptime_s=time.monotonic() - self._began,

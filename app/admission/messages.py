@@ -92,6 +92,7 @@ class EngineCounts(msgspec.Struct, frozen=True, kw_only=True):
     prefill_tokens: int
     decode_tokens: int
     idle_s: float
+    device_s: float = 0.0
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -46,8 +46,7 @@ def url_of(settings: Settings) -> URL:
         SettingsError: the URL cannot be read or names a database of another kind.
     """
     if not settings.database_url:
-        file = Path(settings.data_dir).expanduser() / "pointbox.db"
-        return URL.create(_SQLITE, database=str(file))
+        return URL.create(_SQLITE, database=str(_folder(settings) / "pointbox.db"))
     try:
         url = make_url(settings.database_url)
     except (ArgumentError, ValueError):
@@ -62,6 +61,13 @@ def url_of(settings: Settings) -> URL:
         mode = url.query["sslmode"]
         url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
     return url
+
+
+def _folder(settings: Settings) -> Path:
+    try:
+        return Path(settings.data_dir).expanduser()
+    except RuntimeError:  # a user without a home, as in a container
+        raise SettingsError(f"data_dir is {settings.data_dir}, and there is no home; set another") from None
 
 
 def _engine(url: URL) -> AsyncEngine:

@@ -12,7 +12,7 @@ from app.access.caller import caller_of
 from app.access.gate import NEEDS
 from app.bodies import invalid, read_body
 from app.correlation import request_id_of
-from app.images.documents import DELETE_PROBLEMS, UPLOAD_PROBLEMS, UploadOperation
+from app.images.documents import DELETE_PROBLEMS, UPLOAD_PROBLEMS, ForgetOperation, UploadOperation
 from app.images.schemas import ImageBody, UploadedImage
 from app.images.service import ImageService
 from app.inference import disconnection
@@ -29,6 +29,7 @@ class ImageController(Controller):
     opt: ClassVar = {NEEDS: "infer"}
 
     @post(
+        operation_id="uploadImage",
         summary="Upload an image, to ask about it by its id",
         operation_class=UploadOperation,
         responses=problem_responses(*UPLOAD_PROBLEMS),
@@ -60,6 +61,8 @@ class ImageController(Controller):
 
     @delete(
         "/{image_id:str}",
+        operation_id="deleteImage",
+        operation_class=ForgetOperation,
         summary="Forget an uploaded image",
         responses=problem_responses(*DELETE_PROBLEMS),
     )

@@ -35,6 +35,7 @@ class SpatialController(Controller):
 
     @post(
         "/detect",
+        operation_id="detect",
         status_code=200,
         summary="Boxes around everything that a phrase names",
         operation_class=SpatialOperation,
@@ -46,6 +47,7 @@ class SpatialController(Controller):
 
     @post(
         "/point",
+        operation_id="point",
         status_code=200,
         summary="A point on everything that a phrase names",
         operation_class=SpatialOperation,

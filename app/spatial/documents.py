@@ -26,6 +26,7 @@ from app.spatial.schemas import (
     MAX_PHRASE_CHARS,
     MAX_PHRASES,
     Priority,
+    SpatialBody,
     Units,
 )
 
@@ -161,6 +162,7 @@ class SpatialOperation(Operation):
 
     def __post_init__(self) -> None:
         self.request_body = image_bodies(
+            SpatialBody,
             _JSON,
             _FORM,
             _EXAMPLES,

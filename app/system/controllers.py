@@ -87,7 +87,12 @@ class ModelController(Controller):
 
     tags = ("system",)
 
-    @get("/models", summary="List the models", responses=problem_responses(*ACCESS_PROBLEMS, "unavailable"))
+    @get(
+        "/models",
+        operation_id="listModels",
+        summary="List the models",
+        responses=problem_responses(*ACCESS_PROBLEMS, "unavailable"),
+    )
     async def models(self, state: State) -> Models:
         """The models that live workers serve, their tasks, and how busy they are, counted in phrases."""
         client: AdmissionClient = state.client

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from queue import SimpleQueue
@@ -87,6 +87,8 @@ class CpuDevice:
         self.fixed_shapes = False
         self._threads = torch.get_num_threads()
         self._parts = ThreadPoolExecutor(self._threads, "pointbox-part")
+        started = threading.Barrier(self._threads)  # all threads now, or their number depends on the load
+        list(self._parts.map(lambda _: started.wait(), range(self._threads)))
         self._compute = _Stream("pointbox-compute")
         self._copy = _Stream("pointbox-copy")
 
@@ -101,8 +103,10 @@ class CpuDevice:
         else:
             each = min(PART, -(-items // self._threads))
             parts = [slice(first, min(first + each, items)) for first in range(0, items, each)]
-            for _ in self._parts.map(partial(_part, work), parts):
-                pass
+            running = [self._parts.submit(_part, work, part) for part in parts]
+            wait(running)  # all of them, or a part would still write after the step has failed
+            for done in running:
+                done.result()
 
     def copy(self, work: Callable[[], None], after: Event) -> CpuEvent:
         return self._copy.enqueue(work, after)

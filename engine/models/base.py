@@ -9,6 +9,7 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from engine.attention import Paged
 from grammars.grammar import Grammar
@@ -70,6 +71,27 @@ class Encoded:
     embeds: torch.Tensor
     positions: torch.Tensor | None = None
     deep: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptedPart:
+    """A part of a model whose linear layers a LoRA adapter may change.
+
+    module: holds them, and calls them rather than use their weights.
+    paths: what PEFT calls it, such as `model.language_model.layers`, the usual one first.
+    of: "image" for what `encode_images` runs; "text" for what `forward` runs, whose layers get [B, T, W].
+    """
+
+    module: nn.Module
+    paths: tuple[str, ...]
+    of: Literal["image", "text"]
+
+
+@runtime_checkable
+class Adaptable(Protocol):
+    """A model that takes adapters; it needs to do nothing but name its parts."""
+
+    adapted_parts: tuple[AdaptedPart, ...]
 
 
 class Model(Protocol):

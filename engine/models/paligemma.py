@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from engine.attention import Paged
 from engine.device.cuda import upload
 from engine.errors import ModelNotFound
-from engine.models.base import Encoded, KvShape, ModelInfo, Pixels
+from engine.models.base import AdaptedPart, Encoded, KvShape, ModelInfo, Pixels
 from engine.models.checkpoint import Checkpoint
 from engine.models.family import Family
 from engine.models.pretrained import load_pretrained
@@ -63,6 +63,28 @@ class PaliGemma:
         alphabet = torch.from_numpy(self.grammar.alphabet).to(self._device)
         self._head = self._model.lm_head.weight.detach()[alphabet].contiguous()
         self._cap: float | None = getattr(text, "final_logit_softcapping", None)
+        self.adapted_parts = (
+            AdaptedPart(
+                self._model.model.language_model.layers,
+                ("model.language_model.layers", "language_model.model.layers"),
+                "text",
+            ),
+            AdaptedPart(
+                self._model.model.vision_tower,
+                (
+                    "model.vision_tower",
+                    "model.vision_tower.vision_model",
+                    "vision_tower",
+                    "vision_tower.vision_model",
+                ),
+                "image",
+            ),
+            AdaptedPart(
+                self._model.model.multi_modal_projector,
+                ("model.multi_modal_projector", "multi_modal_projector"),
+                "image",
+            ),
+        )
         self._bos = self._model.config.text_config.bos_token_id
 
     def preprocess(self, image: npt.NDArray[np.uint8]) -> Pixels:

@@ -54,6 +54,8 @@ class Model(Struct, frozen=True, kw_only=True):
     family: str = ""
     revision: str = ""
     tasks: list[str] = []
+    adapters: list[str] = []
+    """Fine-tuned variants, for the option `adapter`."""
     workers: int = 0
     capacity: int = 0
     """Phrases that its workers decode at the same time."""
@@ -84,7 +86,7 @@ class Call(Generic[T]):
 
     method: str
     path: str
-    read: Callable[[bytes], T]
+    decode: Callable[[bytes], T]
     """From the body of a successful answer to the value that the caller gets."""
     limit_s: float
     files: Mapping[str, Any] | None = None
@@ -99,6 +101,18 @@ class Call(Generic[T]):
         if self.method == "POST":
             headers["Idempotency-Key"] = self.id
         return headers
+
+    def read(self, body: bytes) -> T:
+        """The value in the body of a successful answer.
+
+        Raises:
+            InvalidResponse: it is something else.
+        """
+        try:
+            return self.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            message = f"This is not how Pointbox answers ({error}): is the URL right?"
+            raise InvalidResponse(message, self.id) from None
 
 
 def ask(
@@ -115,7 +129,7 @@ def ask(
     limit_s = config.timeout_s
     if "timeout_s" in fields:
         limit_s = max(limit_s, fields["timeout_s"] + GRACE_S)
-    read = _reader(task.result)
+    read = msgspec.json.Decoder(task.result).decode
     if isinstance(image, Upload):
         texts = {name: _text(value) for name, value in fields.items() if name != "objects"}
         form = {"object": fields["objects"], **texts}
@@ -126,7 +140,8 @@ def ask(
 
 def upload(config: Config, image: Upload | Link) -> Call[ImageHandle]:
     """A call that leaves an image with the service, ready for the model that is going to be asked."""
-    read, fields = _reader(ImageHandle), {} if config.model is None else {"model": config.model}
+    read = msgspec.json.Decoder(ImageHandle).decode
+    fields = {} if config.model is None else {"model": config.model}
     if isinstance(image, Link):
         json = {"image_url": image.url, **fields}
         return Call("POST", "/v1/images", read, config.timeout_s, json=json)
@@ -141,7 +156,7 @@ def forget(config: Config, image: ImageHandle | str) -> Call[None]:
 
 def models(config: Config) -> Call[list[Model]]:
     """A call that lists the models."""
-    read = _reader(_Models)
+    read = msgspec.json.Decoder(_Models).decode
     return Call("GET", "/v1/models", lambda body: read(body).models, config.timeout_s)
 
 
@@ -172,15 +187,3 @@ def _text(value: Any) -> str:
 
 def _file(image: Upload) -> dict[str, Any]:
     return {"image": ("image", image.data, "application/octet-stream")}
-
-
-def _reader(kind: type[T]) -> Callable[[bytes], T]:
-    decoder = msgspec.json.Decoder(kind)
-
-    def read(body: bytes) -> T:
-        try:
-            return decoder.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise InvalidResponse(f"This is not how Pointbox answers ({error}): is the URL right?") from None
-
-    return read

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack, overload
 
 from pointbox.calls import DETECT, POINT, F, Model, Options, Phrases, R, Task, ask, forget, models, upload
 from pointbox.config import DEFAULT_RETRIES, DEFAULT_TIMEOUT_S, Config
+from pointbox.errors import NotFound
 from pointbox.events import Answering
 from pointbox.mapping import Counter, Outcome, Progress, map_threads
 from pointbox.pictures import ImageHandle, ImageSource, prepare, size_of
@@ -198,9 +200,10 @@ class Images:
         return self._sender.send(upload(self._config, prepared))
 
     def delete(self, image: ImageHandle | str) -> None:
-        """Take an image away before it expires.
+        """Take an image away before it expires. One that is gone already is no error.
 
         Args:
             image: a handle, or its `image_id`.
         """
-        self._sender.send(forget(self._config, image))
+        with suppress(NotFound):
+            self._sender.send(forget(self._config, image))

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec import Struct
 from PIL import ExifTags, Image, ImageOps
@@ -121,16 +121,13 @@ def upright(image: ImageSource) -> Image.Image:
     """
     if isinstance(image, ImageHandle) or (isinstance(image, str) and image.startswith(_URLS)):
         raise ValueError("The picture is not on this side: pass it, as draw(image).")
+    if isinstance(image, (bytes, bytearray, memoryview)):
+        with Image.open(BytesIO(image)) as opened:
+            return _rgb(in_memory(opened))
     if isinstance(image, (str, os.PathLike)):
-        image = Image.open(image)
-    elif isinstance(image, (bytes, bytearray, memoryview)):
-        image = Image.open(BytesIO(image))
-    picture = in_memory(image)
-    if picture.has_transparency_data:
-        picture = picture.convert("RGBA")
-        ground = Image.new("RGBA", picture.size, "white")
-        picture = Image.alpha_composite(ground, picture)
-    return picture.convert("RGB")
+        with Image.open(image) as opened:
+            return _rgb(in_memory(opened))
+    return _rgb(in_memory(image))
 
 
 def size_of(prepared: Prepared) -> tuple[int, int]:
@@ -164,3 +161,17 @@ def _from_array(array: SupportsArray) -> Image.Image:
             "[height, width, 4] in RGBA order, or [height, width] in grey."
         )
     return Image.fromarray(array)
+
+
+def _rgb(picture: Image.Image) -> Image.Image:
+    """With the service's rules for transparency and for more than 8 bits."""
+    if picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
+    elif picture.mode in _TIFF_MODES or picture.mode.startswith("I;16"):
+        low, high = 0.0, 65535.0
+        if picture.mode in _TIFF_MODES:
+            low, high = cast(tuple[float, float], picture.getextrema())
+        scale = 255 / ((high - low) or 1)
+        picture = picture.convert("F").point(lambda value: value * scale + -low * scale)
+    return picture.convert("RGB")

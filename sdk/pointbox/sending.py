@@ -19,6 +19,8 @@ from pointbox.tries import SILENCE_S, Tries
 T = TypeVar("T")
 
 LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30)
+LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+"""Reached without the proxy that HTTP_PROXY may name."""
 
 
 class Pieces:
@@ -51,6 +53,10 @@ class Sender:
         self._pools: dict[int, httpx.Client] = {}
         """By process: a child must not read from the connections of its parent. No lock: one that another
         thread held at the fork would stay locked in the child for ever."""
+
+    def __reduce__(self) -> tuple[type[Sender], tuple[Config]]:
+        """Processes that are spawned, not forked, get a client by pickling: without its connections."""
+        return type(self), (self._config,)
 
     def send(self, call: Call[T]) -> T:
         """The answer, after as many tries as it takes.
@@ -115,7 +121,10 @@ class Sender:
         process = os.getpid()
         pool = self._pools.get(process)
         if pool is None:
-            new = httpx.Client(base_url=self._config.url, headers=self._config.headers(), limits=LIMITS)
+            config = self._config
+            new = httpx.Client(
+                base_url=config.url, headers=config.headers(), limits=LIMITS, mounts=dict.fromkeys(LOOPBACK)
+            )
             pool = self._pools.setdefault(process, new)
         return pool
 

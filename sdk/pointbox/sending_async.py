@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 import httpx
 
@@ -14,7 +13,7 @@ from pointbox.calls import Call
 from pointbox.config import Config
 from pointbox.errors import PointboxError
 from pointbox.refusals import refusal
-from pointbox.sending import LIMITS
+from pointbox.sending import LIMITS, LOOPBACK
 from pointbox.tries import SILENCE_S, Tries
 
 T = TypeVar("T")
@@ -47,7 +46,11 @@ class AsyncSender:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
+        self._pools: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
+
+    def __reduce__(self) -> tuple[type[AsyncSender], tuple[Config]]:
+        """As with `Sender`."""
+        return type(self), (self._config,)
 
     async def send(self, call: Call[T]) -> T:
         """The answer, after as many tries as it takes.
@@ -73,9 +76,13 @@ class AsyncSender:
         while True:
             async with AsyncExitStack() as held:
                 try:
-                    response = await held.enter_async_context(self._answered(call, tries, read_s=SILENCE_S))
+                    async with asyncio.timeout(tries.remaining_s):
+                        answered = self._answered(call, tries, read_s=SILENCE_S)
+                        response = await held.enter_async_context(answered)
                 except PointboxError as error:
                     pause_s = tries.pause_s(error)
+                except TimeoutError as error:
+                    raise tries.timed_out() from error
                 else:
                     return AsyncPieces(response, tries, held.pop_all())
             await asyncio.sleep(pause_s)
@@ -115,7 +122,10 @@ class AsyncSender:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
+            for ended in [other for other in list(self._pools) if other.is_closed()]:
+                self._pools.pop(ended, None)
             config = self._config
-            pool = httpx.AsyncClient(base_url=config.url, headers=config.headers(), limits=LIMITS)
-            self._pools[loop] = pool
+            pool = self._pools[loop] = httpx.AsyncClient(
+                base_url=config.url, headers=config.headers(), limits=LIMITS, mounts=dict.fromkeys(LOOPBACK)
+            )
         return pool

@@ -43,7 +43,7 @@ class Tries:
         return httpx.Timeout(left, connect=min(left, CONNECT_S), read=read_s)
 
     def check(self) -> None:
-        """Called while an answer comes in slowly.
+        """Called while something is slow.
 
         Raises:
             CallTimeout: the limit is over.
@@ -92,6 +92,7 @@ class Tries:
         try:
             yield
         except (httpx.ConnectTimeout, httpx.ConnectError) as error:
+            self.check()
             reason = str(error) or "no answer to the connection"
             raise ConnectionFailed(
                 f"There is no service at {self._url}: {reason}. Set POINTBOX_URL to where it is.",

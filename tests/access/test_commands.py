@@ -34,11 +34,12 @@ def test_a_key_from_its_making_to_its_end(capsys: pytest.CaptureFixture[str], da
     assert "not shown again" in made.err
     assert run("keys", "list") == 0
     listed = capsys.readouterr().out
+    assert key[:11] in listed
     assert "acme" in listed
     assert key not in listed
     assert run("keys", "list", "--json") == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert (row["key"], row["tenant"], row["scopes"]) == (key[:11], "acme", "infer jobs")
+    assert (row["key"], row["tenant"], row["scopes"]) == (key[:11], "acme", ["infer", "jobs"])
     assert (row["rate_per_minute"], row["concurrency"], row["state"]) == (60, 4, "works")
     assert run("keys", "revoke", key[:11]) == 0
     assert run("keys", "list", "--json") == 0

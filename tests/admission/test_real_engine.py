@@ -8,11 +8,14 @@ import os
 import signal
 import sys
 
+import httpx
 from PIL import Image, ImageDraw
 
 from app.admission.connections import producer
 from tests.admission.fakes import pings, until
 from tests.admission.services import detect, http, service
+from tests.models.adapters import TEXT, Recipe, write_adapter
+from tests.models.checkpoints import TINY
 
 COLOURS = ("red", "green", "blue", "yellow")
 PHRASES = ("red circle", "blue square", "circle", "shape")
@@ -63,3 +66,30 @@ async def test_kill_9_of_the_engine_worker_while_20_requests_wait(shared_server)
         assert await redis.hgetall(prefix + "usage:anonymous") == {b"completed": b"20"}
         assert await running.end(signal.SIGTERM) == 0
     await redis.aclose()
+
+
+async def test_an_adapter_is_chosen_by_request(shared_server, tmp_path):
+    folder = write_adapter(tmp_path / "mine", TINY, Recipe(TEXT, strength=1.0))
+    settings = {"REDIS_URL": shared_server.url, "NAMESPACE": f"adapted-{os.getpid()}", "PORT": "0"}
+    environ = {f"POINTBOX_{name}": value for name, value in settings.items()}
+    command = [sys.executable, "-m", "app.cli", "serve", "--adapter", f"mine={folder}"]
+    with service(command, **environ) as running:
+        await running.ready()
+        async with http(running) as client:
+
+            async def ask(**more: str) -> httpx.Response:
+                query = {"object": "shape", "dedupe": "false", **more}
+                headers = {"content-type": "image/png"}
+                return await client.post("/v1/detect", params=query, content=scene(1), headers=headers)
+
+            (model,) = (await client.get("/v1/models")).json()["models"]
+            assert model["adapters"] == ["mine"]
+            plain, adapted = await asyncio.gather(ask(), ask(adapter="mine"))
+            assert plain.status_code == adapted.status_code == 200
+            assert plain.json()["objects"] != adapted.json()["objects"]
+            unknown = await ask(adapter="yours")
+            assert unknown.status_code == 404
+            problem = unknown.json()
+            assert (problem["type"], problem["field"]) == ("/problems/unknown-model", "adapter")
+            assert "mine" in problem["detail"]
+        assert await running.end(signal.SIGTERM) == 0

@@ -15,7 +15,17 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_default():
 
 
 def test_a_child_reads_the_same_settings():
-    settings = Settings(port=0, redis_url="redis://x", mode="blocking", queue_bytes=10**9, kv_memory=3**9)
+    settings = Settings(
+        port=0,
+        redis_url="redis://x",
+        mode="blocking",
+        queue_bytes=10**9,
+        kv_memory=3**9,
+        dtype="bfloat16",
+        revision="v1",
+        adapter="cats=/a, dogs=/b",
+    )
+    assert settings.engine_options["adapters"] == {"cats": "/a", "dogs": "/b"}
     assert Settings.load(settings.to_environ()) == settings
     assert Settings.load(Settings().to_environ()) == Settings()
 
@@ -27,6 +37,12 @@ def test_a_child_reads_the_same_settings():
         ({"POINTBOX_PORT": "70000"}, "port"),
         ({"POINTBOX_MODE": "fast"}, "pipelined"),
         ({"POINTBOX_MAX_BATCH": "0"}, "max_batch"),
+        ({"POINTBOX_DTYPE": "int4"}, "float32, bfloat16, float16"),
+        ({"POINTBOX_ADAPTER": "cats"}, "name=folder, not 'cats'"),
+        ({"POINTBOX_ADAPTER": "=/folder"}, "name=folder, not '=/folder'"),
+        ({"POINTBOX_ADAPTER": "a=/x,a=/y"}, "the name 'a' twice"),
+        ({"POINTBOX_ADAPTER": "a=/x", "POINTBOX_MODEL": "tiny,other"}, "adapter is for one model"),
+        ({"POINTBOX_REVISION": "main", "POINTBOX_MODEL": "tiny,other"}, "revision is for one model"),
         ({"POINTBOX_MODEL": " , "}, "model"),
         ({"POINTBOX_BATCH_SHARE": "1.5"}, "batch_share"),
         ({"POINTBOX_KV_MEMORY": "lots"}, "POINTBOX_KV_MEMORY must be a number of bytes, such as 512M or 2G"),
@@ -68,3 +84,19 @@ def test_several_models_and_the_name_of_a_folder(tmp_path):
     settings = Settings(model=f"{folder}, tiny,")
     assert (settings.models, settings.default_model) == ([str(folder), "tiny"], "mine")
     assert Settings().default_model == "tiny"
+
+
+def test_where_images_may_be_fetched_from():
+    environ = {"POINTBOX_FETCH": "allowlist", "POINTBOX_FETCH_ALLOW": "a.example.com, 10.1.0.0/16"}
+    policy = Settings.load(environ).fetch_policy()
+    assert policy.mode == "allowlist"
+    assert policy.hosts == {"a.example.com"}
+    assert Settings().fetch_policy().mode == "off"
+    for wrong in ({"fetch": "everything"}, {"fetch": "allowlist"}, {"fetch": "public", "fetch_allow": "a b"}):
+        with pytest.raises(SettingsError, match="fetch"):
+            Settings.load({}, **wrong)
+
+
+def test_origins():
+    settings = Settings(cors_origins=" https://A.example.com/, http://localhost:3000 ,")
+    assert settings.allowed_origins == {"https://a.example.com", "http://localhost:3000"}

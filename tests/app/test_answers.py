@@ -17,6 +17,7 @@ from PIL import Image
 
 from tests.app.running import Service, boxes, iou, same, truth
 from tests.intake.pictures import encode
+from tests.intake.profiles import swapped_profile
 
 PHRASES = ["red circle", "yellow star", "blue square", "green triangle"]
 
@@ -105,6 +106,21 @@ def test_pixels(client: httpx.Client, scene: bytes) -> None:
         assert pixels["objects"][0][corner] == pytest.approx(expected, abs=1e-2)
 
 
+@pytest.mark.parametrize("size", [(900, 300), (300, 900), (512, 512), (3775, 1571), (799, 601)])
+def test_boxes_are_in_the_frame_of_the_image_that_was_sent(
+    client: httpx.Client, scene: bytes, size: tuple[int, int]
+) -> None:
+    """The model sees the same square whatever the shape: the way back must use the size of what was sent."""
+    expected = detect(client, scene)
+    stretched = encode(Image.open("examples/scene.jpg").resize(size), "PNG")
+    found, pixels = detect(client, stretched), detect(client, stretched, units="pixels")
+    assert (found["image"]["width"], found["image"]["height"]) == size
+    assert iou(boxes(found)[0], boxes(expected)[0]) >= 0.9
+    for corner, side in (("x_min", 0), ("y_min", 1), ("x_max", 0), ("y_max", 1)):
+        fraction = found["objects"][0][corner]
+        assert pixels["objects"][0][corner] == pytest.approx(fraction * size[side], abs=1e-2)
+
+
 def test_a_region_holds_every_answer(client: httpx.Client, scene: bytes) -> None:
     region = [0.25, 0.15, 0.55, 0.55]
     answer = detect(client, scene, object="shape", region=region)
@@ -155,22 +171,54 @@ def test_odd_phrases_are_answered_and_echoed(client: httpx.Client, scene: bytes)
         assert 0 <= box[1] < box[3] <= 1
 
 
+def turned(scene: Image.Image) -> dict[str, bytes]:
+    """All orientations of EXIF, the pixels stored the other way about."""
+    undo = {
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM,
+        5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_90,
+        7: Image.Transpose.TRANSVERSE,
+        8: Image.Transpose.ROTATE_270,
+    }
+    files = {}
+    for orientation, how in undo.items():
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        stored = scene.transpose(how)
+        files[f"turned {orientation}"] = encode(stored, "JPEG", quality=95, exif=exif)
+    return files
+
+
 def twins() -> dict[str, bytes]:
     """The scene as other files: each shows the very same upright picture, or nearly."""
     scene = Image.open("examples/scene.jpg").convert("RGB")
     exif = Image.Exif()
     exif[0x0112] = 6
     other = scene.transpose(Image.Transpose.ROTATE_180)
-    return {
+    red, green, blue = scene.split()
+    clear = scene.convert("RGBA")
+    clear.putalpha(Image.new("L", scene.size, 255))
+    return turned(scene) | {
         "png": encode(scene, "PNG"),
         "webp": encode(scene, "WEBP", lossless=True),
         "tiff": encode(scene, "TIFF"),
-        "turned jpeg": encode(scene.transpose(Image.Transpose.ROTATE_90), "JPEG", quality=95, exif=exif),
+        "progressive jpeg": encode(scene, "JPEG", quality=90, progressive=True, subsampling=2),
+        "phone's mpo": encode(scene, "MPO", quality=95, save_all=True, append_images=[other]),
+        "bmp": encode(scene, "BMP"),
+        "big tiff, lzw": encode(scene, "TIFF", compression="tiff_lzw", big_tiff=True),
+        "another display's numbers": encode(
+            Image.merge("RGB", (blue, green, red)), "PNG", icc_profile=swapped_profile()
+        ),
+        "animated webp": encode(scene, "WEBP", lossless=True, save_all=True, append_images=[other]),
+        "animated png": encode(scene, "PNG", save_all=True, append_images=[other]),
+        "palette": encode(scene.quantize(256, dither=Image.Dither.NONE), "PNG"),
         "turned png": encode(scene.transpose(Image.Transpose.ROTATE_90), "PNG", exif=exif),
         "cmyk jpeg": encode(scene.convert("CMYK"), "JPEG", quality=95),
         "avif": encode(scene, "AVIF", quality=90),
         "heic": encode(scene, "HEIF", quality=90),
-        "opaque rgba": encode(scene.convert("RGBA"), "PNG"),
+        "opaque rgba": encode(clear, "WEBP", lossless=True),
         "animated gif": encode(scene, "GIF", save_all=True, append_images=[other]),
     }
 
@@ -181,10 +229,9 @@ def test_odd_files_give_the_boxes_of_their_plain_twin(client: httpx.Client, scen
         answer = detect_all(client, data, PHRASES)
         assert answer["image"] == expected["image"], name
         for index in range(len(PHRASES)):
-            best = boxes(expected, index)[:1]
-            assert all(max((iou(box, b) for b in boxes(answer, index)), default=0) > 0.9 for box in best), (
-                name
-            )
+            for box in boxes(expected, index)[:1]:
+                nearest = max((iou(box, other) for other in boxes(answer, index)), default=0)
+                assert nearest >= 0.9, (name, PHRASES[index], nearest)
 
 
 def test_a_request_id_that_is_used_twice_names_two_requests(client: httpx.Client, scene: bytes) -> None:
@@ -193,6 +240,46 @@ def test_a_request_id_that_is_used_twice_names_two_requests(client: httpx.Client
         answer = client.post("/v1/detect", params={"object": phrase}, content=scene, headers=headers).json()
         assert answer["request_id"] == "the-same"
         assert answer["phrases"][0]["object"] == phrase
+
+
+def test_many_phrases_take_one_prefill(client: httpx.Client) -> None:
+    picture = encode(Image.open("examples/scene.jpg").resize((640, 481)), "PNG")  # nobody has sent it yet
+    metrics = detect_all(client, picture, PHRASES)["metrics"]
+    per_image = metrics["cached_tokens"] / (len(PHRASES) - 1)
+    assert per_image > 0
+    assert metrics["input_tokens"] > len(PHRASES) * per_image
+    again = detect_all(client, picture, PHRASES)["metrics"]
+    assert again["cached_tokens"] == len(PHRASES) * per_image
+
+
+def test_an_uploaded_image_is_prefilled(client: httpx.Client, scene: bytes) -> None:
+    picture = encode(Image.open("examples/scene.jpg").resize((640, 482)), "PNG")
+    kept = client.post("/v1/images", content=picture, headers={"content-type": "image/png"})
+    assert kept.status_code == 201, kept.text
+    image_id = kept.json()["image_id"]
+    answer = client.post("/v1/detect", json={"image_id": image_id, "object": "red circle"}).json()
+    assert answer["image"] == {"width": 640, "height": 482, "id": image_id}
+    assert answer["metrics"]["cached_tokens"] > 0
+    assert same(answer | {"image": None}, detect(client, picture) | {"image": None})
+    assert client.delete(f"/v1/images/{image_id}").status_code == 204
+    half = client.post("/v1/images", content=scene[:9000], headers={"content-type": "image/jpeg"})
+    assert (half.status_code, half.json()["type"]) == (422, "/problems/invalid-image")
+
+
+def test_batch_work_is_answered_too_and_ids_come_back(client: httpx.Client, scene: bytes) -> None:
+    answer = detect(client, scene, priority="batch", id="my own")
+    assert answer["id"] == "my own"
+    assert answer["objects"] == detect(client, scene)["objects"]
+    assert "id" not in detect(client, scene)
+
+
+def test_an_unknown_adapter(client: httpx.Client, scene: bytes) -> None:
+    encoded = base64.b64encode(scene).decode()
+    sent = {"image": encoded, "object": "red circle", "adapter": "mine"}
+    response = client.post("/v1/detect", json=sent)
+    assert (response.status_code, response.json()["type"]) == (404, "/problems/unknown-model")
+    assert response.json()["field"] == "adapter"
+    assert "'mine'" in response.json()["detail"]
 
 
 def test_server_sent_events(client: httpx.Client, scene: bytes) -> None:
@@ -238,9 +325,9 @@ async def test_a_hundred_at_once_each_get_the_answer_they_get_alone(
     ]
     alone = {(n, phrase): detect(client, pictures[n], object=phrase) for n, phrase in set(asked)}
     limits = httpx.Limits(max_connections=100)
-    async with httpx.AsyncClient(base_url=service.url, timeout=120, limits=limits) as crowd:
+    async with httpx.AsyncClient(base_url=service.url, timeout=300, limits=limits) as crowd:
         send = partial(crowd.post, "/detect", headers={"content-type": "image/*"})
-        sent = (send(content=pictures[n], params={"object": phrase}) for n, phrase in asked)
+        sent = (send(content=pictures[n], params={"object": phrase, "timeout_s": 290}) for n, phrase in asked)
         responses = await asyncio.gather(*sent)
     assert [response.status_code for response in responses] == [200] * 100
     wrong = [

@@ -40,6 +40,8 @@ def test_pipeline_as_in_the_manual(capsys: pytest.CaptureFixture[str]) -> None:
         ("table --steps 0", "--steps"),
         ("throughput --concurrency 0", "--concurrency"),
         ("overhead --requests 0", "--requests"),
+        ("load --seconds 0", "--seconds"),
+        ("load --factor -1", "--factor"),
     ],
 )
 def test_bad_use_is_one_line(arguments: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:

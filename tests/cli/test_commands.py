@@ -6,13 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import huggingface_hub
 import msgspec
 import numpy as np
 import pytest
 from PIL import Image
 
+from app.catalogue import Catalogue
 from app.cli import main
 from app.spatial.schemas import DetectAnswer, PointAnswer
+from tests.models.adapters import TEXT, Recipe, write_adapter
+from tests.models.checkpoints import TINY
 
 SCENE = "examples/scene.jpg"
 
@@ -54,6 +58,11 @@ BAD_USE = [
     (f"detect {SCENE} x --kv-memory 900000T", "kv_memory"),
     (f"detect {SCENE} x --kv-memory 8K", "kv_memory"),
     (f"detect {SCENE} x --colour red", "--colour"),
+    (f"detect {SCENE} x --dtype int4", "--dtype"),
+    (f"detect {SCENE} x --revision main", "revisions"),
+    (f"detect {SCENE} x --adapter cats", "no adapter 'cats'; it has none"),
+    (f"detect {SCENE} x --adapter cats={{}}/nothing", "adapter_config.json is missing"),
+    (f"detect {SCENE} x --model acme/large", "hf download acme/large"),
     (f"detect {SCENE}", "PHRASE"),
     ("point", "IMAGE"),
     ("paint a b", "paint"),
@@ -72,6 +81,7 @@ def test_bad_use_is_one_line_and_exit_code_2(
     line: str, reason: str, files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("POINTBOX_REDIS_URL", raising=False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     assert run(*line.format(files).split()) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -110,6 +120,31 @@ def test_an_engine_of_a_given_size_says_the_same(capsys: pytest.CaptureFixture[s
     size = ("--device", "cpu", "--max-batch", "1", "--kv-memory", "3M")
     assert run("detect", SCENE, "red circle", "yellow star", "--json", *size) == 0
     assert msgspec.json.decode(capsys.readouterr().out, type=DetectAnswer).objects == pytest.approx(usual)
+
+
+def test_an_adapter_changes_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_adapter(tmp_path / "mine", TINY, Recipe(TEXT, strength=1.0))
+    answers = []
+    for more in ((), ("--adapter", f"mine={folder}"), ("--dtype", "bfloat16")):
+        assert run("detect", SCENE, "red circle", "--json", *more) == 0
+        answers.append(msgspec.json.decode(capsys.readouterr().out, type=DetectAnswer).objects)
+    assert answers[0] != answers[1]
+    assert answers[0] != answers[2]  # the scores at least
+
+
+def test_the_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("models", "--json") == 0
+    catalogue = msgspec.json.decode(capsys.readouterr().out, type=Catalogue, strict=True)
+    families = {family.name: family for family in catalogue.families}
+    assert families["paligemma"].tasks == ["detect", "point"]
+    assert families["paligemma"].prefix == "prompt"
+    tiny = next(model for model in catalogue.models if model.name == "tiny")
+    assert (tiny.family, tiny.source) == ("paligemma", "bundled")
+    assert tiny.bytes > 10**6
+    assert run("models") == 0
+    out = capsys.readouterr().out
+    for word in ("paligemma", "tiny", "bundled", catalogue.cache):
+        assert word in out.replace("\n", "")
 
 
 def test_pixels(capsys: pytest.CaptureFixture[str]) -> None:

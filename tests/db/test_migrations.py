@@ -81,3 +81,10 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match="cannot be written"):
         asyncio.run(upgrade(Database(Settings(data_dir=str(tmp_path / "file" / "below")))))
+
+
+def test_a_user_without_a_home_is_told_to_name_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 987_654)
+    with pytest.raises(SettingsError, match="data_dir"):
+        url_of(Settings())

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.adapters.bank import AdapterBank
 from engine.answer import Answer, collect
 from engine.device.base import Device
 from engine.device.cpu import CpuDevice
@@ -49,7 +50,9 @@ def engine_on(
     pages: int | None = None,
     prefill_tokens: int = 1024,
     max_tokens: int | None = None,
+    batch_share: float = 0.5,
     trace: Trace | None = None,
+    adapters: AdapterBank | None = None,
 ) -> Engine:
     """An engine on a model that several tests share."""
     return Engine(
@@ -61,7 +64,9 @@ def engine_on(
         pages=pages,
         prefill_tokens=prefill_tokens,
         max_tokens=max_tokens,
+        batch_share=batch_share,
         trace=trace,
+        adapters=adapters,
     )
 
 
@@ -130,6 +135,12 @@ def until(condition: Callable[[], bool], what: str) -> None:
 def idle(engine: Engine) -> bool:
     stats = engine.stats()
     return stats.rows_active == stats.waiting == 0
+
+
+def holdings(engine: Engine) -> dict[str, int]:
+    """Counts of rows and pages, without those of what was done since the start."""
+    stats = asdict(engine.stats())
+    return {name: count for name, count in stats.items() if name.startswith(("rows", "pages", "waiting"))}
 
 
 def assert_at_rest(engine: Engine) -> None:

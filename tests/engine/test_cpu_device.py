@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -53,12 +54,17 @@ def test_fewer_items_than_threads_share_all_of_them(device: CpuDevice) -> None:
 
 
 def test_one_part_that_fails_fails_the_step_and_the_next_one_runs(device: CpuDevice) -> None:
+    others = []
+
     def work(part: slice) -> None:
-        if part.start:
+        if part.start == 0:
             raise ValueError("a part failed")
+        time.sleep(0.05)
+        others.append(part)
 
     with pytest.raises(ValueError, match="a part failed"):
         device.compute(lambda: device.divide(12, SMALL, work)).wait()
+    assert len(others) == 2, "the step failed before all of its parts were over"
     assert len(divided(device, 12, SMALL)) == 3
 
 

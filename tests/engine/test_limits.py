@@ -152,5 +152,6 @@ def test_counts_move_with_the_work_and_pages_for_covers_what_a_phrase_takes(vari
         assert after.decode_tokens > 0
         assert after.prefill_tokens >= varied.image_tokens
         assert after.idle_s > before.idle_s
+        assert after.device_s > before.device_s == 0
         few, many = engine.pages_for(5), engine.pages_for(500)
         assert varied.image_tokens / 16 < few <= many <= -(-varied.max_context // 16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ from engine.models.base import Model
 from engine.request import Request
 from engine.trace import Span, Trace
 from grammars.types import TASKS
-from tests.engine.asking import SCHEDULES, ask_together, assert_at_rest, engine_on, picture
+from tests.engine.asking import SCHEDULES, ask_together, assert_at_rest, engine_on, holdings, picture
 from tests.engine.faulty import LateCopies
 from tests.models.sameness import assert_same
 from training.scenes import HELD_OUT, make_scene
@@ -49,6 +50,22 @@ def test_100_requests_at_once_get_the_answers_they_get_alone(
         assert_at_rest(engine)
     assert_same(tiny, requests, together, [alone[i % 42] for i in range(100)])
     assert max(span.rows for span in trace.spans if span.kind == "decode") >= 16
+
+
+@pytest.mark.parametrize(("mode", "placement"), [*SCHEDULES, ("blocking", "device")])
+def test_one_row_and_46_rows_say_the_same(varied: Model, mode: Mode, placement: Placement) -> None:
+    """45 neighbours of every length; all 46 hold a row at once."""
+    requests = [replace(request, image=picture(i % 4)) for i, request in enumerate(mixed(46))]
+    with engine_on(varied, max_batch=1, mode=mode, placement=placement, max_tokens=40) as engine:
+        alone = ask_together(engine, requests)
+    trace = Trace()
+    with engine_on(
+        varied, max_batch=46, mode=mode, placement=placement, max_tokens=40, prefill_tokens=8192, trace=trace
+    ) as engine:
+        together = ask_together(engine, requests)
+        assert_at_rest(engine)
+    assert_same(varied, requests, together, alone)
+    assert max(span.rows for span in trace.spans) > 32
 
 
 def overlapped(spans: list[Span]) -> float:
@@ -135,9 +152,9 @@ def test_after_200_requests_all_counts_are_as_at_the_start(tiny: Model) -> None:
     with Engine.load("tiny") as engine:
         ask_together(engine, mixed(6))
         assert_at_rest(engine)
-        threads, stats = Counter(t.name for t in threading.enumerate()), engine.stats()
+        threads, stats = Counter(t.name for t in threading.enumerate()), holdings(engine)
         for _ in range(2):
             ask_together(engine, mixed(100))
         assert_at_rest(engine)
-        assert engine.stats() == stats
+        assert holdings(engine) == stats
         assert Counter(t.name for t in threading.enumerate()) == threads

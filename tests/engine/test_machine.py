@@ -1,10 +1,14 @@
-"""The whole engine under any order of arrivals, cancels, deadlines and waits, against blocking answers."""
+"""The whole engine under any order of arrivals, cancels, deadlines and waits, against blocking answers.
+
+Both modes, both placements, both priorities, pools that hold one sequence at a time.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import get_args
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,11 +25,15 @@ from hypothesis.stateful import (
 from engine.device.base import Device
 from engine.device.cpu import CpuDevice
 from engine.engine import Engine, Handle
-from engine.events import Event, Found, PhraseEnded
+from engine.events import Event, Finished, Found, PhraseEnded
+from engine.executor import Placement
+from engine.loop import Mode
 from engine.models.base import Model
-from engine.request import Request
+from engine.request import Priority, Request
+from engine.sequence import Sequence
+from engine.trace import Trace
 from grammars.types import TASKS, Task
-from tests.engine.asking import SCHEDULES, Listener, assert_at_rest, engine_on, picture, places_of
+from tests.engine.asking import Listener, assert_at_rest, engine_on, picture, places_of
 from tests.engine.faulty import LateCopies
 from tests.models.reference import CLOSE
 from tests.models.sameness import smallest_gap
@@ -79,16 +87,29 @@ class EngineMachine(RuleBasedStateMachine):
         self.model, self.expected = model, expected
         self.all: list[Asked] = []
         self.engine: Engine | None = None
+        self.trace = Trace()
+        self.sequences: dict[Sequence, None] = {}
+        """All that were seen between two rules, in the order of their first sight."""
 
     @initialize(
-        schedule=st.sampled_from(SCHEDULES),
+        mode=st.sampled_from(get_args(Mode)),
+        placement=st.sampled_from(get_args(Placement)),
+        batch_share=st.sampled_from([0.01, 0.5, 1.0]),
         rows=st.integers(1, 4),
         spare_pages=st.sampled_from([0, 3, 9, 40]),
         prefill_tokens=st.sampled_from([1, 150, 1024]),
         late=st.booleans(),
     )
-    def start(self, schedule: tuple, rows: int, spare_pages: int, prefill_tokens: int, late: bool) -> None:
-        mode, placement = schedule
+    def start(
+        self,
+        mode: Mode,
+        placement: Placement,
+        batch_share: float,
+        rows: int,
+        spare_pages: int,
+        prefill_tokens: int,
+        late: bool,
+    ) -> None:
         if self.model.grammar.has_labels:
             placement = "host"
         longest = max(len(self.model.prompt("detect", phrase)) for phrase in PHRASES)
@@ -103,7 +124,10 @@ class EngineMachine(RuleBasedStateMachine):
             pages=1 + least + spare_pages,
             prefill_tokens=prefill_tokens,
             max_tokens=MAX_TOKENS,
+            batch_share=batch_share,
+            trace=self.trace,
         )
+        self.mode, self.placement = mode, placement
 
     @rule(
         target=asked,
@@ -112,6 +136,7 @@ class EngineMachine(RuleBasedStateMachine):
         phrases=st.lists(st.sampled_from(PHRASES), min_size=1, max_size=3),
         most=st.sampled_from([1, 3, 500]),
         dedupe=st.booleans(),
+        priority=st.sampled_from(get_args(Priority)),
         patience=st.sampled_from([None, None, -1.0, 0.02, 3600.0]),
         cancel_at=st.sampled_from([None, None, 0, 1, 2]),
     )
@@ -122,11 +147,20 @@ class EngineMachine(RuleBasedStateMachine):
         phrases: list[str],
         most: int,
         dedupe: bool,
+        priority: Priority,
         patience: float | None,
         cancel_at: int | None,
     ) -> Asked:
         deadline = None if patience is None else time.monotonic() + patience
-        request = Request(task, picture(image), tuple(phrases), most, dedupe=dedupe, deadline=deadline)
+        request = Request(
+            task,
+            picture(image),
+            tuple(phrases),
+            most,
+            dedupe=dedupe,
+            deadline=deadline,
+            priority=priority,
+        )
         handles: list[Handle] = []
         listener = Listener(None if cancel_at is None else self._canceller(handles, cancel_at))
         assert self.engine is not None
@@ -159,6 +193,26 @@ class EngineMachine(RuleBasedStateMachine):
         self.engine.clear_cache()
 
     @invariant()
+    def every_sequence_is_accounted_for(self) -> None:
+        """Launched steps are those committed and those in flight, two at most; between two steps."""
+        if self.engine is not None:
+            self.engine._between_steps(self._account)
+
+    def _account(self) -> None:
+        assert self.engine is not None
+        scheduler = self.engine._loop.scheduler
+        for sequence in scheduler.sequences():
+            self.sequences[sequence] = None
+            assert 0 <= sequence.inflight_refs <= (2 if self.mode == "pipelined" else 0)
+            if sequence.row < 0:
+                assert sequence.launched == 0
+                assert not sequence.finalized, "one that waits is dropped, not finalized"
+            elif not sequence.finalized and not self.model.grammar.has_labels:
+                assert sequence.launched == scheduler.tokens[sequence.row] + sequence.inflight_refs
+        rows = [s.row for s in scheduler.sequences() if s.row >= 0]
+        assert len(set(rows)) == len(rows), "two sequences have one row"
+
+    @invariant()
     def pages_are_conserved(self) -> None:
         if self.engine is not None:
             self.engine.check_integrity()
@@ -174,8 +228,39 @@ class EngineMachine(RuleBasedStateMachine):
                 self._check(one)
             assert_at_rest(self.engine)
             assert not any(one.listener.late for one in self.all)
+            assert all(s.inflight_refs == 0 for s in self.sequences)
+            self._check_steps()
         finally:
             self.engine.close()
+
+    def _check_steps(self) -> None:
+        """Every step is launched, finalized and committed once, in the order of the launches."""
+        when = {
+            name: {span.step: span for span in self.trace.spans if span.name == name}
+            for name in ("launch", "finalize", "commit")
+        }
+        for spans in when.values():
+            assert list(spans) == list(range(len(when["launch"])))
+        for step, launch in when["launch"].items():
+            assert launch.end <= when["finalize"][step].begin
+            assert when["finalize"][step].end <= when["commit"][step].begin
+            if step >= 2:  # its slot is free again
+                assert when["commit"][step - 2].end <= launch.begin
+            if step >= 1 and self.placement == "host":
+                assert when["commit"][step - 1].end <= when["finalize"][step].begin
+        self._check_launches(sum(span.rows for span in when["launch"].values()))
+
+    def _check_launches(self, forwards: int) -> None:
+        """n tokens cost n forwards, one more where an answer ended before its limit with a step in flight."""
+        whole = [e for one in self.all for e in one.listener.events if isinstance(e, Finished)]
+        reasons = [
+            e.finish_reason for one in self.all for e in one.listener.events if isinstance(e, PhraseEnded)
+        ]
+        if len(whole) < len(self.all) or "deadline" in reasons or self.model.grammar.has_labels:
+            return
+        tokens = sum(finished.metrics.output_tokens for finished in whole)
+        ended = sum(reason != "length" for reason in reasons)
+        assert tokens <= forwards <= tokens + (ended if self.mode == "pipelined" else 0)
 
     def _canceller(self, handles: list[Handle], at: int) -> Callable[[Event], None]:
         seen = 0

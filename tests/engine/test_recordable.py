@@ -6,6 +6,7 @@ Checked on the CPU by watching the operations.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bench.device_model import TOY, RandomMoondream
+from engine.adapters.bank import AdapterBank
 from engine.device.cpu import CpuDevice, CpuEvent
 from engine.engine import Engine
 from engine.executor import Placement
 from engine.models.base import Model
 from engine.models.registry import load_model
 from engine.request import Request
+from tests.models.adapters import QUERIES, Recipe, write_adapter
+from tests.models.checkpoints import TINY
 
 HOST_READS = {"_local_scalar_dense", "is_nonzero", "equal", "item"}
 FRESH = {"lift_fresh"}
@@ -80,5 +84,24 @@ def test_keyed_work_can_be_recorded(model: Model, placement: Placement, temperat
     request = Request("point", image, phrases, temperature=temperature, seed=1, dedupe=False)
     with Engine(model, device, max_batch=4, placement=placement, max_tokens=8) as engine:
         engine.ask(request)
+    assert_recorded(device)
+
+
+def test_adapters_can_be_recorded(tmp_path: Path) -> None:
+    """Which row uses which, and what lies in a slot, is read anew each time."""
+    model, device = load_model("tiny", torch.device("cpu")), RecordableCpu()
+    folders = {
+        name: write_adapter(tmp_path / name, TINY, Recipe(QUERIES, seed=seed))
+        for seed, name in enumerate(("one", "two"))
+    }
+    image = np.random.default_rng(1).integers(0, 256, (64, 64, 3), np.uint8)
+    bank = AdapterBank(model, folders, slots=1)
+    with Engine(model, device, adapters=bank, max_batch=4, max_tokens=8) as engine:
+        for name in (None, "one", "two"):
+            engine.ask(Request("point", image, ("red circle", "blue star"), adapter=name, dedupe=False))
+    assert_recorded(device)
+
+
+def assert_recorded(device: RecordableCpu) -> None:
     assert {key[0] for key in device.first if isinstance(key, tuple)} == {"forward", "sample"}
     assert device.again > 0

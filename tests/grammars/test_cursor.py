@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -149,17 +150,20 @@ def take(
     return cursor, items
 
 
-def test_pointbox_scores_by_the_start_token() -> None:
+def test_pointbox_scores_by_the_start_token_and_a_little_by_the_coordinates() -> None:
     box = [START_ID, FIRST + 256, FIRST + 128, FIRST + 512, FIRST + 768]
     cursor, items = take(
-        "pointbox", "detect", [*box, *box, END_IDS[0]], [0.75, *[0.1] * 4, 0.5, *[0.2] * 4, 1]
+        "pointbox", "detect", [*box, *box, END_IDS[0]], [0.75, *[1.0] * 4, 0.5, 1, 2**-9, 2**-7, 1, 1]
     )
     assert cursor.ended
-    assert items == [Box(0.125, 0.25, 0.75, 0.5, 0.75), Box(0.125, 0.25, 0.75, 0.5, 0.5)]
+    first, second = items
+    assert first == Box(0.125, 0.25, 0.75, 0.5, 0.75)
+    assert replace(second, score=0.75) == first
+    assert second.score == pytest.approx(0.5 * (2**-4) ** (1 / 8))  # of the geometric mean
 
 
 def test_pointbox_points_are_y_then_x() -> None:
-    _, items = take("pointbox", "point", [START_ID, FIRST + 256, FIRST + 512], [0.25, 0.5, 0.5])
+    _, items = take("pointbox", "point", [START_ID, FIRST + 256, FIRST + 512], [0.25, 1, 1])
     assert items == [Point(0.5, 0.25, 0.25)]
 
 

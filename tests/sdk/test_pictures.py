@@ -119,9 +119,12 @@ def test_every_mode_of_pillow_can_be_sent(mode: str) -> None:
         assert (abs(got.astype(int) - np.asarray(plain(64, 48))) <= 4).all()
 
 
-def test_a_16_bit_picture_keeps_its_depth() -> None:
-    image = seen(prepare(Image.open(BytesIO(grey_ramp_16()))))
-    assert len(np.unique(image)) > 200
+def test_a_picture_with_more_than_8_bits_keeps_its_depth() -> None:
+    ramp = Image.open(BytesIO(grey_ramp_16()))
+    for image in (ramp, ramp.convert("I"), ramp.convert("I").convert("F")):
+        got = seen(prepare(image))
+        assert len(np.unique(got)) > 200
+        assert (abs(np.asarray(upright(image)).astype(int) - got) <= 1).all()
 
 
 def test_files_are_sent_as_they_are(tmp_path: Path) -> None:

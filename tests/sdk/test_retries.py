@@ -155,8 +155,9 @@ def test_a_redirect_says_where_to(script: Script, png: bytes) -> None:
 @pytest.mark.parametrize("body", [b"<html>Welcome</html>", b"\xff\xfe", b"{}", b"[1]"])
 def test_something_else_answers(script: Script, png: bytes, body: bytes) -> None:
     script.steps[:] = [lambda exchange: exchange.answer(200, body)]
-    with Client(script.url) as client, pytest.raises(pointbox.InvalidResponse, match="URL"):
+    with Client(script.url) as client, pytest.raises(pointbox.InvalidResponse, match="URL") as caught:
         client.detect(png, "cat")
+    assert caught.value.request_id == script.asked[0].headers["x-request-id"]
 
 
 @doors
@@ -189,7 +190,7 @@ def test_no_call_lasts_for_ever(script: Script, png: bytes, door: str, step: obj
     with pytest.raises(pointbox.CallTimeout, match="1 seconds") as caught:
         detect(script, png, door, timeout=1.0)
     assert isinstance(caught.value, TimeoutError)
-    assert len(script.asked) == 1
+    assert len(script.asked) <= 1  # it may not even have come to asking
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 

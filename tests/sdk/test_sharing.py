@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import pickle
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import pointbox
 from pointbox import AsyncClient, Client
 from tests.sdk.scripted import Script
 
@@ -50,6 +53,18 @@ def test_a_forked_process_leaves_the_connections_of_its_parent_alone(script: Scr
     assert len(keys) == len(script.asked) == 102
 
 
+def test_a_client_can_be_sent_to_another_process(script: Script, png: bytes) -> None:
+    with Client(script.url, "a-key", model="large") as client:
+        client.detect(png, "cat")
+        with pickle.loads(pickle.dumps(client)) as other:
+            assert other.detect(png, "cat")
+            assert other.images.upload
+    assert len(script.connections) == 2
+    assert script.asked[1].headers["authorization"] == "Bearer a-key"
+    again = pickle.loads(pickle.dumps(AsyncClient(script.url)))
+    assert asyncio.run(again.detect(png, "cat"))
+
+
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_fork_while_other_threads_ask(script: Script, png: bytes) -> None:
     with Client(script.url) as client, ThreadPoolExecutor(4) as pool:
@@ -70,8 +85,24 @@ def test_fork_while_other_threads_ask(script: Script, png: bytes) -> None:
 
 def test_an_async_client_outlives_its_event_loop(script: Script, png: bytes) -> None:
     client = AsyncClient(script.url)
-    for _ in range(2):
+    for _ in range(3):
         assert asyncio.run(client.detect(png, "cat"))[0].label == "cat"
+    assert len(client._sender._pools) == 1
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_proxy_is_for_others(
+    script: Script, png: bytes, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        url = script.url.replace("127.0.0.1", host)
+        with Client(url, retries=0) as client:
+            assert client.detect(png, "cat")
+        assert asyncio.run(AsyncClient(url, retries=0).detect(png, "cat"))
+        with Client("http://service.example", retries=0) as client, pytest.raises(pointbox.ConnectionFailed):
+            client.detect(png, "cat")
 
 
 async def test_many_tasks_share_an_async_client(script: Script, png: bytes) -> None:

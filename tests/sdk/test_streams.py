@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,16 +24,18 @@ DONE = event("done", {**ANSWER, "objects": [BOX, OTHER]})
 PIECES = [event("object", BOX), b": keep-alive\n\n", event("object", OTHER), DONE]
 
 
-def found(script: Script, image: object, door: str) -> tuple[list[Detection], pointbox.DetectResult]:
+def found(
+    script: Script, image: Any, door: str, **settings: Any
+) -> tuple[list[Detection], pointbox.DetectResult]:
     """What was streamed, and the result at the end."""
     if door == "plain":
-        with Client(script.url) as client:
-            stream = client.detect(image, ["cat", "dog"], stream=True)  # type: ignore[call-overload]
+        with Client(script.url, **settings) as client:
+            stream = client.detect(image, ["cat", "dog"], stream=True)
             return list(stream), stream.result()
 
     async def ask() -> tuple[list[Detection], pointbox.DetectResult]:
-        async with AsyncClient(script.url) as client:
-            stream = await client.detect(image, ["cat", "dog"], stream=True)  # type: ignore[call-overload]
+        async with AsyncClient(script.url, **settings) as client:
+            stream = await client.detect(image, ["cat", "dog"], stream=True)
             return [box async for box in stream], await stream.result()
 
     return asyncio.run(ask())
@@ -157,6 +161,31 @@ def test_hanging_up_is_noticed_by_the_service(script: Script, png: bytes, door: 
     assert left.wait(60)
 
 
+def trickling_refusal(exchange: Exchange) -> None:
+    exchange.begin(422, content_type="application/problem+json", transfer_encoding="chunked")
+    while True:
+        exchange.piece(b" ")
+        time.sleep(0.02)
+
+
+def only_comments(exchange: Exchange) -> None:
+    exchange.begin(200, content_type="text/event-stream", transfer_encoding="chunked")
+    while True:
+        exchange.piece(b": keep-alive\n\n")
+        time.sleep(0.02)
+
+
+@doors
+@pytest.mark.parametrize("step", [trickling_refusal, only_comments])
+def test_no_stream_lasts_for_ever(
+    script: Script, png: bytes, door: str, step: Callable[[Exchange], None]
+) -> None:
+    script.steps[:] = [step]
+
+    with pytest.raises(pointbox.CallTimeout):
+        found(script, png, door, timeout=1.0)
+
+
 def test_a_closed_stream_has_no_result(script: Script, png: bytes) -> None:
     script.steps[:] = [events(*PIECES)]
     with Client(script.url) as client:
@@ -168,9 +197,9 @@ def test_a_closed_stream_has_no_result(script: Script, png: bytes) -> None:
 
 def test_what_the_caller_does_in_between_does_not_count(script: Script, png: bytes) -> None:
     script.steps[:] = [events(*PIECES)]
-    with Client(script.url, timeout=1.0) as client:
+    with Client(script.url, timeout=2.0) as client:
         stream = client.detect(png, "cat", stream=True)
-        assert sum(not threading.Event().wait(0.7) for _ in stream) == 2
+        assert sum(not threading.Event().wait(1.1) for _ in stream) == 2
 
 
 TEXT = (
