@@ -115,10 +115,12 @@ class RandomMoondream:
     def forward(
         self, embeds: torch.Tensor, paged: Paged, images: Sequence[Encoded] | None = None
     ) -> torch.Tensor:
-        return self.decoder(embeds, paged)
+        hidden: torch.Tensor = self.decoder(embeds, paged)
+        return hidden
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
         """The best bin stands where going on stands, so the end is the best of all if it beats that."""
-        end, going_on = self.decoder.text.decision(hidden).split(1, dim=-1)
+        decision = self.decoder.text.decision(hidden)
+        end, going_on = decision[:, :1], decision[:, 1:]
         bins = self.decoder.region.coord_decoder(hidden)
         return torch.cat([end, going_on + bins - bins.amax(dim=-1, keepdim=True)], dim=-1)

@@ -93,7 +93,8 @@ class Moondream:
     def forward(
         self, embeds: torch.Tensor, paged: Paged, images: Sequence[Encoded] | None = None
     ) -> torch.Tensor:
-        return self.network(embeds, paged)
+        hidden: torch.Tensor = self.network(embeds, paged)
+        return hidden
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.network.head(hidden)

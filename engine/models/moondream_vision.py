@@ -95,8 +95,10 @@ class Vision(nn.Module):
 
 def patches(pixels: torch.Tensor, patch: int) -> torch.Tensor:
     """[N, S, S, 3] -> [N, (S / patch)**2, 3 * patch * patch]; a patch is by channel, row and column."""
-    rows = pixels.unflatten(2, (-1, patch)).unflatten(1, (-1, patch))  # [N, grid, patch, grid, patch, 3]
-    return rows.permute(0, 1, 3, 5, 2, 4).flatten(3).flatten(1, 2)
+    count, side = pixels.shape[:2]
+    grid = side // patch
+    cut = pixels.reshape(count, grid, patch, grid, patch, CHANNELS)
+    return cut.permute(0, 1, 3, 5, 2, 4).reshape(count, grid * grid, -1)
 
 
 def stitch(parts: torch.Tensor, rows: int, columns: int, margin: int) -> torch.Tensor:

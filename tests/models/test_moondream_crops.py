@@ -25,13 +25,13 @@ SHAPE = CropShape()
         (1, 1_000_000, (1, 1)),
         (480, 640, (2, 4)),
         (640, 480, (4, 2)),
-        (720, 1280, (3, 4)),
-        (1280, 720, (4, 3)),
+        (720, 1280, (2, 4)),
+        (1280, 720, (4, 2)),
         (1080, 1920, (2, 4)),
         (1024, 1024, (3, 3)),
         (3000, 500, (8, 1)),
-        (8000, 400, (12, 1)),
-        (400, 8000, (1, 12)),
+        (8000, 400, (13, 1)),
+        (400, 8000, (1, 13)),
     ],
 )
 def test_tilings(height: int, width: int, expected: tuple[int, int]) -> None:
@@ -40,10 +40,9 @@ def test_tilings(height: int, width: int, expected: tuple[int, int]) -> None:
 
 
 @given(st.integers(-111, 20_000), st.integers(-111, 20_000), st.integers(1, 20))
-def test_never_more_than_there_may_be(height: int, width: int, most: int) -> None:
+def test_more_than_there_may_be_only_in_a_single_line(height: int, width: int, most: int) -> None:
     rows, columns = tiling(height, width, 266, most)
-    assert 1 <= rows * columns <= max(1, most)
-    assert tiling(width, height, 266, most) == (columns, rows) or rows == columns or most % 2
+    assert 1 <= rows * columns <= most or 1 in (rows, columns)
 
 
 @settings(max_examples=25, deadline=None)
