@@ -105,8 +105,7 @@ class Executor:
         choice["row"][:batch] = rows
         if self._placement == "host":
             choice["state"][:batch] = cursors.state[rows]
-            choice["low"][:batch] = cursors.low[rows]
-            choice["high"][:batch] = cursors.high[rows]
+            choice["low"][:batch], choice["high"][:batch] = cursors.bounds(rows)
 
     def wait(self, slot_index: int, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Alphabet positions and probabilities of a finalized step; raises what its device work raised.

@@ -82,6 +82,7 @@ class Preparation:
                     pixels=pixels,
                     image_tokens=pixels.tokens,
                     shift=pixels.shift,
+                    frame=pixels.frame,
                     max_tokens=self._token_limit(
                         request.task, request.max_objects, pixels.tokens, prompt, label
                     ),
@@ -107,7 +108,7 @@ class Preparation:
     ) -> int:
         """Enough for every object asked for, and as many again that repeat or are filtered."""
         room = self._model.max_context - image_tokens - len(prompt)
-        per_object = self._model.grammar.dialect.arity(task) + len(label) + 2
+        per_object = self._model.grammar.object_tokens(task, len(label))
         if room < per_object:
             raise EngineError(
                 "invalid-phrase",

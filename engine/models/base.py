@@ -13,7 +13,7 @@ from torch import nn
 
 from engine.attention import Paged
 from grammars.grammar import Grammar
-from grammars.types import Place, Task
+from grammars.types import Frame, Place, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,14 @@ class Pixels:
     tokens: P, places of its prefix: image tokens, and the fixed tokens that a family puts around them.
     shift: what a later token's position exceeds its place by, for families whose images span fewer
         positions than places (multimodal rotary positions).
-    grid: rows and columns of its tokens or crops, for families that need to know.
+    frame: what the numbers of an answer are fractions of, for families that spell them out.
+    grid: rows and columns of its tokens or its crops, for families that need to know.
     """
 
     data: torch.Tensor
     tokens: int
     shift: int = 0
+    frame: Frame | None = None
     grid: tuple[int, int] = (0, 0)
 
 

@@ -110,7 +110,7 @@ class EngineMachine(RuleBasedStateMachine):
         prefill_tokens: int,
         late: bool,
     ) -> None:
-        if self.model.grammar.has_labels:
+        if self.model.grammar.has_runs:
             placement = "host"
         longest = max(len(self.model.prompt("detect", phrase)) for phrase in PHRASES)
         least = -(-(self.model.image_tokens + longest + MAX_TOKENS) // 16) + 1
@@ -207,7 +207,7 @@ class EngineMachine(RuleBasedStateMachine):
             if sequence.row < 0:
                 assert sequence.launched == 0
                 assert not sequence.finalized, "one that waits is dropped, not finalized"
-            elif not sequence.finalized and not self.model.grammar.has_labels:
+            elif not sequence.finalized and not self.model.grammar.has_runs:
                 assert sequence.launched == scheduler.tokens[sequence.row] + sequence.inflight_refs
         rows = [s.row for s in scheduler.sequences() if s.row >= 0]
         assert len(set(rows)) == len(rows), "two sequences have one row"
@@ -256,7 +256,7 @@ class EngineMachine(RuleBasedStateMachine):
         reasons = [
             e.finish_reason for one in self.all for e in one.listener.events if isinstance(e, PhraseEnded)
         ]
-        if len(whole) < len(self.all) or "deadline" in reasons or self.model.grammar.has_labels:
+        if len(whole) < len(self.all) or "deadline" in reasons or self.model.grammar.has_runs:
             return
         tokens = sum(finished.metrics.output_tokens for finished in whole)
         ended = sum(reason != "length" for reason in reasons)
