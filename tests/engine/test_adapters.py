@@ -24,6 +24,7 @@ from tests.engine.conftest import loaded
 from tests.engine.faulty import FailsOnce
 from tests.models.adapters import QUERIES, TEXT, VISION, Recipe, merge, old, write_adapter
 from tests.models.checkpoints import public_checkpoint, random_checkpoint
+from tests.models.qwen_checkpoints import qwen_checkpoint
 from tests.models.sameness import assert_same
 
 CPU = torch.device("cpu")
@@ -33,6 +34,13 @@ RECIPES = {
         TEXT, rank=6, alpha=3, seed=2, config={"use_rslora": True, "rank_pattern": {"down_proj": 2}}
     ),
     "sight": Recipe(f"{TEXT}|{VISION}", rank=3, seed=3, strength=0.2, called=old),
+}
+CHAT_TEXT = r"model\.language_model\.layers\.\d+\.(self_attn|mlp)\.\w+_proj"
+CHAT_VISION = r"model\.visual\..*\.(qkv|proj|linear_fc\d)"
+CHAT_RECIPES = {
+    "few": Recipe(CHAT_TEXT, seed=1, called=str),
+    "all": Recipe(CHAT_TEXT, rank=6, seed=2, called=str, config={"use_rslora": True}),
+    "sight": Recipe(f"{CHAT_TEXT}|{CHAT_VISION}", rank=3, seed=3, called=str),
 }
 LIMIT = 30
 
@@ -49,11 +57,11 @@ class Adapted:
         return AdapterBank(model, self.adapters, slots)
 
 
-def make(folder: Path, checkpoint: Callable[..., Path]) -> Adapted:
+def make(folder: Path, checkpoint: Callable[..., Path], recipes: dict[str, Recipe] = RECIPES) -> Adapted:
     base = checkpoint(folder / "base", 5)
-    adapters = {name: write_adapter(folder / name, base, recipe) for name, recipe in RECIPES.items()}
+    adapters = {name: write_adapter(folder / name, base, recipe) for name, recipe in recipes.items()}
     merged: dict[str | None, Model] = {None: loaded(base)}
-    for name, recipe in RECIPES.items():
+    for name, recipe in recipes.items():
         merged[name] = loaded(merge(folder / f"{name}-merged", base, adapters[name], recipe))
     return Adapted(base, adapters, merged)
 
@@ -70,7 +78,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Adapted:
     return make(tmp_path_factory.mktemp("whole"), public_checkpoint)
 
 
-@pytest.fixture(params=["shared", "whole"])
+@pytest.fixture(scope="module")
+def chat(tmp_path_factory: pytest.TempPathFactory) -> Adapted:
+    """Qwen3-VL: an image is a run of patches, and its features go into several layers of the decoder."""
+    folder = tmp_path_factory.mktemp("chat")
+    return make(folder, lambda base, seed: qwen_checkpoint(base, "qwen3_vl", seed), CHAT_RECIPES)
+
+
+@pytest.fixture(params=["shared", "whole", "chat"])
 def adapted(request: pytest.FixtureRequest) -> Adapted:
     found: Adapted = request.getfixturevalue(request.param)
     return found
