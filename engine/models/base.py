@@ -84,7 +84,8 @@ class AdaptedPart:
 
     module: holds them, and calls them rather than use their weights.
     paths: what PEFT calls it, such as `model.language_model.layers`, the usual one first.
-    of: "image" for what `encode_images` runs; "text" for what `forward` runs, whose layers get [B, T, W].
+    of: "image" for what `encode_images` runs; "text" for what `forward` runs, whose layers get [B, T, W], or
+        [B * T, W].
     """
 
     module: nn.Module
