@@ -33,6 +33,9 @@ class ModelInfo:
     notes: dict[Task, str]
     adapters: tuple[str, ...] = ()
 
+    def notes_on(self, task: Task) -> tuple[str, ...]:
+        return (self.notes[task],) if task in self.notes else ()
+
 
 @dataclass(frozen=True, slots=True)
 class KvShape:
@@ -81,7 +84,8 @@ class AdaptedPart:
 
     module: holds them, and calls them rather than use their weights.
     paths: what PEFT calls it, such as `model.language_model.layers`, the usual one first.
-    of: "image" for what `encode_images` runs; "text" for what `forward` runs, whose layers get [B, T, W].
+    of: "image" for what `encode_images` runs; "text" for what `forward` runs, whose layers get [B, T, W], or
+        [B * T, W].
     """
 
     module: nn.Module

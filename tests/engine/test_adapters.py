@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from engine.adapters.bank import AdapterBank
+from engine.adapters.linear import AdaptedLinear, Chosen
+from engine.adapters.peft import Pair
 from engine.answer import Answer
 from engine.errors import EngineError
 from engine.executor import Placement
@@ -192,6 +194,25 @@ def test_an_adapter_that_could_not_be_fetched_is_fetched_again(shared: Adapted) 
             engine.ask(request)
         assert_merged(shared, [request], [engine.ask(request)], [wanted])
         assert_at_rest(engine)
+
+
+def test_a_layer_may_see_the_tokens_of_all_rows_in_one_list() -> None:
+    """As the router of a mixture of experts does."""
+    torch.manual_seed(0)
+    chosen, base = Chosen(), torch.nn.Linear(6, 5)
+    layer = AdaptedLinear(base, chosen, slots=3, rank=4)
+    pairs = [Pair(torch.randn(rank, 6), torch.randn(5, rank)) for rank in (2, 4)]
+    for slot, pair in enumerate(pairs, 1):
+        layer.fill(slot, pair)
+    x = torch.randn(3, 7, 6)
+    with chosen.using(torch.tensor([2, 0, 1])), torch.no_grad():
+        apart, together = layer(x), layer(x.flatten(0, 1))
+    wanted = base(x).detach()
+    wanted[0] += x[0] @ pairs[1].a.T @ pairs[1].b.T
+    wanted[2] += x[2] @ pairs[0].a.T @ pairs[0].b.T
+    torch.testing.assert_close(apart, wanted)
+    torch.testing.assert_close(together, apart.flatten(0, 1))
+    torch.testing.assert_close(layer(x), base(x))
 
 
 def test_without_adapters_no_layer_is_replaced(tiny: Model) -> None:
