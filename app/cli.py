@@ -12,6 +12,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from app.access.commands import db, keys
 from app.benchmarks import bench
+from app.jobs.cli import batch
 from app.problems import ProblemError
 from app.settings import Settings, SettingsError
 
@@ -130,6 +131,9 @@ def point(image: Picture, /, *phrase: Phrase, options: Options | None = None) ->
     from app.local import run
 
     return run("point", image, phrase, options or Options())
+
+
+app.command(batch)
 
 
 @app.command

@@ -142,7 +142,7 @@ class Engine:
         events = [arriving.get()]
         while not isinstance(events[-1], Finished | Failed):
             events.append(arriving.get())
-        return collect(self.model_info.name, request, events)
+        return collect(self.model_info, request, events)
 
     async def stream(self, request: Request) -> AsyncIterator[Event]:
         """The events of a request as they come; leaving the iterator early cancels it."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from advanced_alchemy.exceptions import RepositoryError
 from sqlalchemy import URL, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
 from app.settings import Settings, SettingsError
 
-DATABASE_ERRORS = (SQLAlchemyError, OSError)
+DATABASE_ERRORS = (SQLAlchemyError, RepositoryError, OSError)
 """What a query raises when the database is away."""
 CONNECT_TIMEOUT_S = 5
 COMMAND_TIMEOUT_S = 10

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from engine.attention import Paged
 from engine.device.cuda import upload
 from engine.errors import ModelNotFound
-from engine.models.base import Encoded, KvShape, ModelInfo, Pixels
+from engine.models.base import AdaptedPart, Encoded, KvShape, ModelInfo, Pixels
 from engine.models.checkpoint import Checkpoint
 from engine.models.family import Family
 from engine.models.pretrained import load_pretrained
@@ -76,8 +76,18 @@ class Qwen:
         largest = self._processor.size["longest_edge"] // (self.patch * self.merge) ** 2
         self.image_tokens = min(largest, TYPICAL_IMAGE) + len(self._before) + len(self._after)
         self.max_context = min(text.max_position_embeddings, largest + TEXT_TOKENS)
+        model = self._model.model
+        self.adapted_parts = (
+            AdaptedPart(model.language_model.layers, ("model.language_model.layers", "model.layers"), "text"),
+            AdaptedPart(model.visual, ("model.visual", "visual"), "image"),
+        )
         alphabet = torch.from_numpy(self.grammar.alphabet).to(self._device)
         self._head = self._model.lm_head.weight.detach()[alphabet].contiguous()
+        parts = self._model.model
+        self.adapted_parts = (
+            AdaptedPart(parts.language_model.layers, ("model.language_model.layers", "model.layers"), "text"),
+            AdaptedPart(parts.visual, ("model.visual", "visual"), "image"),
+        )
 
     def preprocess(self, image: npt.NDArray[np.uint8]) -> Pixels:
         """[H, W, 3] -> float [patches, channels * frames * patch * patch]."""

@@ -35,8 +35,8 @@ from grammars.types import Box
 
 PATIENCE_S = 60.0
 PAGES = 100_000
-GATE = os.environ.get("FAKE_GATE", "/nonexistent")
-"""A file; once it exists, the gate is open."""
+GATE = os.environ.get("FAKE_GATE", "")
+"""A file; once it exists, the gate is open. Empty: there is no gate."""
 METRICS = EngineMetrics(
     prepare_ms=1, wait_ms=1, prefill_ms=1, decode_ms=1, ttft_ms=1, total_ms=4,
     input_tokens=7, output_tokens=5, cached_tokens=0,
@@ -75,7 +75,12 @@ class FakeEngine:
 
     def __init__(self, name: str = "tiny") -> None:
         self.model_info = SimpleNamespace(
-            name=name, family="fake", revision="0", tasks=("detect", "point"), adapters=()
+            name=name,
+            family="fake",
+            revision="0",
+            tasks=("detect", "point"),
+            adapters=(),
+            notes_on=lambda task: ("fakes point well",) if task == "point" else (),
         )
         self.release = threading.Event()
         self.runs: list[tuple[str, ...]] = []
@@ -147,7 +152,8 @@ class FakeEngine:
         if self.died:
             raise EngineError("closed", "the engine has ended")
         if "die" in phrase:
-            Path(GATE).touch()
+            if GATE:
+                Path(GATE).touch()
             os.kill(os.getpid(), signal.SIGKILL)
         for number in range(3):
             if number == 1 and "slow" in phrase:

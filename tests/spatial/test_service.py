@@ -24,15 +24,21 @@ from app.settings import Settings
 from app.spatial.service import with_silences
 
 
-async def slow_pair() -> AsyncIterator[str]:
-    yield "first"
-    await asyncio.sleep(0.25)
-    yield "second"
-
-
 async def test_silences_are_filled_and_nothing_is_lost() -> None:
-    events = [event async for event in with_silences(slow_pair(), 0.1)]
-    assert events == ["first", None, None, "second"]
+    heard = asyncio.Event()
+
+    async def pair() -> AsyncIterator[str]:
+        yield "first"
+        await heard.wait()
+        yield "second"
+
+    events: list[str | None] = []
+    async for event in with_silences(pair(), 0.05):
+        events.append(event)
+        if events.count(None) == 2:
+            heard.set()
+    assert events[:3] == ["first", None, None]
+    assert [event for event in events if event] == ["first", "second"]
 
 
 async def test_leaving_early_ends_the_source() -> None:
