@@ -117,15 +117,19 @@ class Child:
             probing.cancel()
             was_ready = self.ready.is_set()
             self.ready.clear()
-        return status, was_ready
+        return status, was_ready or await self._passes(recipe)
 
     async def _probe_until_ready(self, recipe: Recipe) -> None:
-        while not self.ready.is_set():
-            with contextlib.suppress(OSError):
-                if await self._probe(recipe):
-                    self.ready.set()
-                    return
+        while not await self._passes(recipe):
             await asyncio.sleep(PROBE_S)
+        self.ready.set()
+
+    async def _passes(self, recipe: Recipe) -> bool:
+        """A process may have been ready and died between two probes, if its probe still tells."""
+        try:
+            return await self._probe(recipe)
+        except OSError:
+            return False
 
     def _pause(self, status: int, was_ready: bool) -> float:
         """How long to wait before the next start."""

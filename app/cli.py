@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -12,6 +13,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from app.access.commands import db, keys
 from app.benchmarks import bench
+from app.jobs.cli import batch
 from app.problems import ProblemError
 from app.settings import Settings, SettingsError
 
@@ -132,6 +134,9 @@ def point(image: Picture, /, *phrase: Phrase, options: Options | None = None) ->
     return run("point", image, phrase, options or Options())
 
 
+app.command(batch)
+
+
 @app.command
 def models(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
     """List the families of models that can be served, and the models that lie on this machine.
@@ -203,6 +208,9 @@ def main(arguments: list[str] | None = None) -> None:
         status = _complain(str(error), 2)
     except KeyboardInterrupt:
         status = 130
+    except BrokenPipeError:  # whoever read our output has enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
     sys.exit(status if isinstance(status, int) else 0)
 
 

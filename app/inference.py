@@ -116,13 +116,17 @@ class Inference:
             self._default = min(models)
         name = self._default if asked is None else asked
         if name in models:
-            _check_ability(models[name], task, adapter)
+            _check_ability(models, name, task, adapter)
         return name
 
 
-def _check_ability(model: WorkerModel, task: Task, adapter: str | None) -> None:
+def _check_ability(models: Mapping[str, WorkerModel], name: str, task: Task, adapter: str | None) -> None:
+    model = models[name]
     if task not in model.tasks:
-        raise ProblemError("unsupported-task", f"The model {model.name} does not {task}.", field="model")
+        able = [other.name for other in models.values() if task in other.tasks]
+        there = f"Models that do: {', '.join(able)}." if able else "No running model does."
+        detail = f"The model {name} does not {task}. {there}"
+        raise ProblemError("unsupported-task", detail, field="model")
     if adapter is not None and adapter not in model.adapters:
         has = f"; it has {', '.join(model.adapters)}" if model.adapters else "; it has none"
         detail = f"The model {model.name} has no adapter {adapter!r}{has}."

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from app.admission.messages import Completed, Metrics, ObjectEvent
 from app.admission.translate import failure
 from app.draw import draw_answer
 from app.intake.decode import Decoded, decode
 from app.problems import ProblemError
 from app.settings import Settings
 from app.spatial.answers import build_answer
+from app.spatial.from_engine import completed
 from app.spatial.phrases import check_phrases
 from app.spatial.schemas import MAX_OBJECTS, DetectAnswer, PointAnswer, Task
 from engine.answer import Answer
@@ -46,7 +46,7 @@ def run(task: Task, image: Path, phrases: Sequence[str], options: Options) -> in
     intake_ms = (perf_counter() - started) * 1000
     answer = build_answer(
         task,
-        _completed(_ask(task, decoded, phrases, options), intake_ms),
+        completed(_ask(task, decoded, phrases, options), decoded.notes, intake_ms),
         request_id=uuid.uuid4().hex,
         phrases=phrases,
         units="pixels" if options.pixels else "normalized",
@@ -118,34 +118,6 @@ def _ask(task: Task, decoded: Decoded, phrases: Sequence[str], options: Options)
         raise ProblemError(told.problem, told.detail, field=told.field) from None
 
 
-def _completed(answer: Answer, intake_ms: float) -> Completed:
-    """The message that a worker would send, so that both doors word their answers alike."""
-    objects = [
-        ObjectEvent(box.phrase_index, (box.x_min, box.y_min, box.x_max, box.y_max), box.score)
-        for box in answer.objects
-    ]
-    objects += [ObjectEvent(point.phrase_index, (point.x, point.y), point.score) for point in answer.points]
-    engine = answer.metrics
-    return Completed(
-        model=answer.model,
-        width=answer.width,
-        height=answer.height,
-        objects=objects,
-        finish_reasons=[phrase.finish_reason for phrase in answer.phrases],
-        metrics=Metrics(
-            queue_ms=engine.wait_ms,
-            intake_ms=intake_ms + engine.prepare_ms,
-            prefill_ms=engine.prefill_ms,
-            decode_ms=engine.decode_ms,
-            ttft_ms=intake_ms + engine.ttft_ms,
-            total_ms=intake_ms + engine.total_ms,
-            input_tokens=engine.input_tokens,
-            output_tokens=engine.output_tokens,
-            cached_tokens=engine.cached_tokens,
-        ),
-    )
-
-
 def _print_table(answer: DetectAnswer | PointAnswer, name: str, digits: int) -> None:
     console = Console(highlight=False, markup=False)
     columns = ("x_min", "y_min", "x_max", "y_max") if isinstance(answer, DetectAnswer) else ("x", "y")
@@ -160,6 +132,8 @@ def _print_table(answer: DetectAnswer | PointAnswer, name: str, digits: int) -> 
         table.add_row(Text(item.label), *values, f"{item.score:.2f}")
     if found:
         console.print(table)
+    for note in answer.notes or ():
+        console.print(f"Note: {note}.")
     for index, phrase in enumerate(answer.phrases):
         if not any(item.phrase_index == index for item in found):
             console.print(f"Nothing found for {phrase.object!r}.")

@@ -48,3 +48,5 @@ def configure(level: str, process: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    for chatty in ("aiosqlite", "alembic"):  # they tell of every query, with its values, and of every start
+        logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -35,6 +35,8 @@ from app.images.service import ImageService
 from app.images.store import ImageStore, Room
 from app.inference import Inference
 from app.intake.fetch import Fetcher
+from app.jobs.controllers import JobController
+from app.jobs.opening import open_jobs
 from app.observed import HttpFigures, Observed
 from app.openapi import SECURITY
 from app.settings import Settings, SettingsError
@@ -68,13 +70,16 @@ def create_app(settings: Settings) -> Litestar:
         app.state.inference = inference = Inference(client, settings)
         app.state.images = ImageService(store, fetcher, inference)
         app.state.replays = Replays(redis, settings.namespace)
+        app.state.jobs = jobs = await open_jobs(settings)
         try:
             yield
         finally:
+            if jobs is not None:
+                await jobs.close()
             await redis.aclose()
             await client.close()
 
-    subjects = [SpatialController, ImageController, ModelController]
+    subjects = [SpatialController, ImageController, JobController, ModelController]
     gate = Gate(settings) if settings.keys_needed else None
     access = [Access()]
     return Litestar(

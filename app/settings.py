@@ -99,6 +99,11 @@ class Settings:
     database_url: str = field(default="", repr=False)
     """PostgreSQL or SQLite; empty: the file pointbox.db in `data_dir`."""
 
+    stores: str = field(default="", repr=False)
+    """What jobs may read and write: JSON, or the path of a file with it; empty: no jobs. See docs/jobs.md."""
+    jobs: Literal["on", "off"] = "on"
+    """Whether a worker runs jobs, where there are stores."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     def __post_init__(self) -> None:

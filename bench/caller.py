@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+IDLE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +25,11 @@ class Caller:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "", parts.port or 80
-        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._idle: list[tuple[float, asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def post(self, target: str, body: bytes, headers: dict[str, str]) -> Reply:
         """Raises OSError or EOFError when the server goes away."""
-        reader, writer = self._idle.pop() if self._idle else await self._connect()
+        reader, writer = self._kept() or await asyncio.open_connection(self._host, self._port)
         kept = False
         try:
             lines = [f"POST {target} HTTP/1.1", f"host: {self._host}", f"content-length: {len(body)}"]
@@ -36,17 +39,23 @@ class Caller:
             kept = reply.headers.get("connection") != "close"
         finally:
             if kept:
-                self._idle.append((reader, writer))
+                self._idle.append((time.monotonic(), reader, writer))
             else:
                 writer.close()
         return reply
 
     def close(self) -> None:
-        for _, writer in self._idle:
+        for *_, writer in self._idle:
             writer.close()
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection(self._host, self._port)
+    def _kept(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        """The connection used last; a server closes those that are idle for long, at any moment."""
+        while self._idle:
+            since, reader, writer = self._idle.pop()
+            if time.monotonic() < since + IDLE_S:
+                return reader, writer
+            writer.close()
+        return None
 
 
 async def _read(reader: asyncio.StreamReader) -> Reply:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import count
-from typing import Literal
 from urllib.parse import quote
 
 import numpy as np
@@ -28,7 +27,8 @@ BUSY = 48
 """Requests at a time that show how much the service can answer: more than its rows."""
 NEIGHBOURS = 16
 """Requests that the quiet tenant has open at a time."""
-Fate = Literal["answered", "refused", "refused without Retry-After", "missed its deadline", "failed", "lost"]
+Fate = str
+"""answered, refused, refused without Retry-After, missed its deadline, failed with STATUS, or lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ def _fate(reply: Reply) -> Fate:
         return "missed its deadline"
     if reply.status in (429, 503):
         return "refused" if "retry-after" in reply.headers else "refused without Retry-After"
-    return "failed"
+    return f"failed with {reply.status}"
 
 
 async def _watch_memory(running: Service, samples: list[float]) -> None:

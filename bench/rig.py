@@ -64,7 +64,7 @@ class Rig:
         pool = PagePool(1 + PAGES_PER_ROW * streams)
         limits = Limits(streams, PAGE_SIZE, True, 1024, 0.5)
         cursors = Cursors(model.grammar, streams + 1)
-        scheduler = Scheduler(pool, limits, cursors, model.grammar.has_labels)
+        scheduler = Scheduler(pool, limits, cursors, model.grammar.has_runs)
         kv, where = model.kv, self.device.torch_device
         cache = KvCache(kv.layers, pool.total + 1, PAGE_SIZE, kv.kv_heads, kv.head_dim, kv.dtype, where)
         executor = ScriptedExecutor(model, self.device, cache, streams)
@@ -140,6 +140,7 @@ class Rig:
             pixels=Pixels(torch.zeros(1), self._model.image_tokens),
             image_tokens=self._model.image_tokens,
             shift=0,
+            frame=None,
             max_tokens=MAX_TOKENS,
             seed=number,
         )

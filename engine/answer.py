@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.events import TRUNCATED, WORST_FIRST, EngineMetrics, Event, Failed, Finished, FinishReason, Found
 from engine.request import Request
 from grammars.types import Box
+
+if TYPE_CHECKING:  # the command line reads answers without torch
+    from engine.models.base import ModelInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,10 @@ class PhraseResult:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Ordered by phrase, then as the model wrote; width and height in pixels of the upright image."""
+    """Ordered by phrase, then as the model wrote; width and height in pixels of the upright image.
+
+    notes: what to know of how its model answers.
+    """
 
     model: str
     width: int
@@ -54,9 +61,10 @@ class Answer:
     finish_reason: FinishReason
     truncated: bool
     metrics: EngineMetrics
+    notes: tuple[str, ...] = ()
 
 
-def collect(model: str, request: Request, events: Iterable[Event]) -> Answer:
+def collect(model: ModelInfo, request: Request, events: Iterable[Event]) -> Answer:
     """Build the answer of a finished request.  Raises its EngineError if it failed."""
     found: list[list[Found]] = [[] for _ in request.phrases]
     reasons: list[FinishReason] = ["stop"] * len(request.phrases)
@@ -85,7 +93,7 @@ def collect(model: str, request: Request, events: Iterable[Event]) -> Answer:
             points.append(PointHit(item.x, item.y, label, index, item.score))
     worst = min(reasons, key=WORST_FIRST.index)
     return Answer(
-        model=model,
+        model=model.name,
         width=request.image.shape[1],
         height=request.image.shape[0],
         objects=tuple(objects),
@@ -96,4 +104,5 @@ def collect(model: str, request: Request, events: Iterable[Event]) -> Answer:
         finish_reason=worst,
         truncated=worst in TRUNCATED,
         metrics=metrics,
+        notes=model.notes_on(request.task),
     )

@@ -34,7 +34,6 @@ from engine.request import Request
 from engine.scheduler import Limits, Scheduler
 from engine.sequence import Ask, Sequence
 from engine.stats import Counts, Stats
-from grammars.cursors import Cursors
 
 PAGE_SIZE = 16
 T = TypeVar("T")
@@ -73,11 +72,11 @@ class Engine:
         with allocating(pages * page_bytes(kv, PAGE_SIZE), rows):
             cache = KvCache(kv.layers, pages, PAGE_SIZE, kv.kv_heads, kv.head_dim, kv.dtype, where)
             executor = Executor(model, device, cache, rows, options.placement, adapters)
-            cursors = Cursors(model.grammar, rows + 1)
+            cursors = model.grammar.cursors(rows + 1)
             self._pool = PagePool(pages)
         limits = Limits(rows, PAGE_SIZE, shared, options.prefill_tokens, options.batch_share)
         slots = AdapterSlots(adapters.slots) if adapters else None
-        scheduler = Scheduler(self._pool, limits, cursors, model.grammar.has_labels, slots)
+        scheduler = Scheduler(self._pool, limits, cursors, model.grammar.has_runs, slots)
         self._preparation = Preparation(model, self.model_info, options.prepare_threads, options.max_tokens)
         self._loop = EngineLoop(
             scheduler, executor, self._pool, cursors, options.mode, options.placement, options.trace
@@ -143,7 +142,7 @@ class Engine:
         events = [arriving.get()]
         while not isinstance(events[-1], Finished | Failed):
             events.append(arriving.get())
-        return collect(self.model_info.name, request, events)
+        return collect(self.model_info, request, events)
 
     async def stream(self, request: Request) -> AsyncIterator[Event]:
         """The events of a request as they come; leaving the iterator early cancels it."""
@@ -265,12 +264,15 @@ class Engine:
             prefill_tokens=self._loop.executor.counts()[1],
             decode_tokens=self._loop.decoded,
             idle_s=self._loop.idle_s,
+            device_s=self._loop.executor.device_s,
         )
 
 
 def _check(model: Model, options: Options) -> None:
     """Raises EngineError for a model that cannot run with these options."""
-    if options.placement == "device" and model.grammar.has_labels:
+    if options.placement == "device" and model.grammar.has_runs:
         raise EngineError(
-            "invalid-request", f"{model.info.name} writes labels: placement must be host", "placement"
+            "invalid-request",
+            f"{model.info.name} writes text that is not sampled: placement must be host",
+            "placement",
         )

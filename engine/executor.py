@@ -25,6 +25,7 @@ from engine.typed_sampling import make_sampler
 from grammars.cursors import Cursors, Rows
 
 Placement = Literal["host", "device"]
+_UNTIMED = (0.0, 0.0)
 MICRO = 1_000_000
 """Temperature and top_p travel as whole millionths."""
 
@@ -61,6 +62,8 @@ class Executor:
         """Of each slot's step: its forward, its sampling, the copy of its tokens."""
         self._sampler = make_sampler(model.grammar, where)
         self._table_width = width
+        self.device_s = 0.0
+        """Seconds that the compute stream worked; 0 on devices that do not know."""
 
     def launch(self, slot_index: int, step: Step, index: npt.NDArray[np.int64]) -> None:
         """Enqueue the forward of a step.
@@ -102,8 +105,7 @@ class Executor:
         choice["row"][:batch] = rows
         if self._placement == "host":
             choice["state"][:batch] = cursors.state[rows]
-            choice["low"][:batch] = cursors.low[rows]
-            choice["high"][:batch] = cursors.high[rows]
+            choice["low"][:batch], choice["high"][:batch] = cursors.bounds(rows)
 
     def wait(self, slot_index: int, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Alphabet positions and probabilities of a finalized step; raises what its device work raised.
@@ -119,6 +121,9 @@ class Executor:
                 errors.append(error)
         if errors:
             raise errors[0]
+        for event in self._events[slot_index][:2]:  # forward and sampling: copies have a stream of their own
+            begin, end = getattr(event, "ran", _UNTIMED)  # asking whether it is a `Timed` takes longer
+            self.device_s += end - begin
         slot = self._slots[slot_index]
         return slot.positions[:count].astype(np.int64), slot.probabilities[:count]
 

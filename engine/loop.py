@@ -162,9 +162,9 @@ class EngineLoop:
                 self._end(sequence, reason)
             elif sequence.ask.over:  # its listener raised
                 self._drop_all(sequence.ask)
-        if self.scheduler.has_labels:
+        if self.scheduler.has_runs:
             for sequence in sequences:
-                if not sequence.finalized and self.scheduler.no_room_for_label(sequence):
+                if not sequence.finalized and self.scheduler.no_room_for_run(sequence):
                     self._end(sequence, "length")
         for sequence in work.last:
             if not sequence.finalized:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.errors import EngineError, closed
-from engine.models.base import Model, ModelInfo
+from engine.models.base import Model, ModelInfo, Referring
 from engine.models.registry import families
 from engine.pixels import PixelCache
 from engine.request import Request
@@ -71,7 +71,7 @@ class Preparation:
         seed = secrets.randbits(32) if request.seed is None else request.seed
         sequences = []
         for index, phrase in enumerate(request.phrases):
-            prompt, label = model.prompt(request.task, phrase), model.label(phrase)
+            prompt, label = self._prompt(request, phrase), model.label(phrase)
             sequences.append(
                 Sequence(
                     ask=ask,
@@ -82,6 +82,7 @@ class Preparation:
                     pixels=pixels,
                     image_tokens=pixels.tokens,
                     shift=pixels.shift,
+                    frame=pixels.frame,
                     max_tokens=self._token_limit(
                         request.task, request.max_objects, pixels.tokens, prompt, label
                     ),
@@ -90,12 +91,24 @@ class Preparation:
             )
         return sequences
 
+    def _prompt(self, request: Request, phrase: str) -> list[int]:
+        model, places = self._model, request.spatial_refs
+        if not places:
+            return model.prompt(request.task, phrase)
+        if isinstance(model, Referring):
+            return model.prompt_about(request.task, phrase, places)
+        raise EngineError(
+            "invalid-request",
+            f"model {model.info.name} takes no spatial_refs: leave them out, or use a Moondream model",
+            "spatial_refs",
+        )
+
     def _token_limit(
         self, task: Task, max_objects: int, image_tokens: int, prompt: list[int], label: list[int]
     ) -> int:
         """Enough for every object asked for, and as many again that repeat or are filtered."""
         room = self._model.max_context - image_tokens - len(prompt)
-        per_object = self._model.grammar.dialect.arity(task) + len(label) + 2
+        per_object = self._model.grammar.object_tokens(task, len(label))
         if room < per_object:
             raise EngineError(
                 "invalid-phrase",

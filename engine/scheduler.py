@@ -50,10 +50,10 @@ class Scheduler:
         pool: PagePool,
         limits: Limits,
         cursors: Cursors,
-        has_labels: bool,
+        has_runs: bool,
         adapters: AdapterSlots | None = None,
     ) -> None:
-        self._pool, self._limits, self._cursors, self.has_labels = pool, limits, cursors, has_labels
+        self._pool, self._limits, self._cursors, self.has_runs = pool, limits, cursors, has_runs
         self.adapters = adapters or AdapterSlots(0)
         self._waiting: dict[Priority, deque[Sequence]] = {"interactive": deque(), "batch": deque()}
         self._holding: dict[Priority, int] = {"interactive": 0, "batch": 0}
@@ -87,10 +87,11 @@ class Scheduler:
         """No further step for a running sequence."""
         self._ready = None
 
-    def no_room_for_label(self, sequence: Sequence) -> bool:
-        """Whether a label is due that the sequence's pages do not hold."""
-        due = self._cursors.label_due(np.array([sequence.row]))[0]
-        return bool(due) and sequence.used + 1 + len(sequence.label) > sequence.max_tokens
+    def no_room_for_run(self, sequence: Sequence) -> bool:
+        """Whether a run is due that the sequence's pages do not hold."""
+        if not self._cursors.run_due(np.array([sequence.row]))[0]:
+            return False
+        return sequence.used + 1 + len(self._cursors.run(sequence.row, sequence.label)) > sequence.max_tokens
 
     def fits_ever(self, sequence: Sequence) -> bool:
         return self._own_pages(sequence) + self._prefix_pages(sequence) <= self._pool.total
@@ -99,8 +100,8 @@ class Scheduler:
         """The step to launch now; its sequences are counted as launched."""
         decode = self._ready_decode()
         due: list[Sequence] = []
-        if self.has_labels:
-            decode, due = self._split_labels(decode)
+        if self.has_runs:
+            decode, due = self._split_runs(decode)
         step: Step | None = None
         if self._free_rows and self.waiting and not ((decode or due) and self._last_was_prefill):
             step = self._prefill()
@@ -149,12 +150,12 @@ class Scheduler:
             self._ready = ready, self._padded(ready), _any_warm(ready)
         return Decode(*self._ready) if self._ready[0] else None
 
-    def _split_labels(self, decode: Decode | None) -> tuple[Decode | None, list[Sequence]]:
-        """Rows whose label is due may extend, rows about to learn that it is sit out, the others decode."""
+    def _split_runs(self, decode: Decode | None) -> tuple[Decode | None, list[Sequence]]:
+        """Rows whose run is due may extend, rows about to learn whether one is sit out, the others decode."""
         if decode is None:
             return None, []
         rows = decode.rows[: len(decode.sequences)]
-        due, soon = self._cursors.label_due(rows), self._cursors.before_label(rows)
+        due, soon = self._cursors.run_due(rows), self._cursors.before_run(rows)
         extending = [
             s for s, is_due in zip(decode.sequences, due, strict=True) if is_due and not s.inflight_refs
         ]
@@ -166,17 +167,17 @@ class Scheduler:
         return Decode(going, self._padded(going), _any_warm(going)) if going else None, extending
 
     def _extend(self, sequences: list[Sequence]) -> Extend:
-        """Passes the labels: only for a step that is launched."""
+        """Passes the runs: only for a step that is launched."""
         step = Extend(sequences, self._padded(sequences), _any_warm(sequences))
         for sequence in sequences:
             row = sequence.row
-            run = [self._cursors.last_token(row), *sequence.label]
-            step.runs.append(run)
+            run = self._cursors.run(row, sequence.label)
+            step.runs.append([self._cursors.last_token(row), *run])
             step.starts.append(int(self.length[row]))
-            self._cursors.pass_label(row)
-            self.length[row] += len(run)
-            self.tokens[row] += len(sequence.label)
-            sequence.used += len(sequence.label)
+            self._cursors.pass_run(row)
+            self.length[row] += 1 + len(run)
+            self.tokens[row] += len(run)
+            sequence.used += len(run)
         return step
 
     def _padded(self, sequences: list[Sequence]) -> Rows:
@@ -243,7 +244,7 @@ class Scheduler:
         sequence.row = self._free_rows.pop()
         tokens = sequence.image_tokens + len(sequence.prompt)
         self.length[sequence.row], self.tokens[sequence.row] = tokens, 0
-        self._cursors.start(sequence.row, sequence.ask.request.task)
+        self._cursors.start(sequence.row, sequence.ask.request.task, sequence.frame)
         sequence.ask.input_tokens += tokens
         sequence.ask.launched = sequence.ask.launched or time.monotonic()
         self._holding[sequence.ask.request.priority] += 1

@@ -13,7 +13,7 @@ from engine.events import EngineMetrics, Event, Failed, Finished, FinishReason, 
 from engine.models.base import Pixels
 from engine.pages import Prefix
 from engine.request import Request
-from grammars.types import Item
+from grammars.types import Frame, Item
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class Sequence:
 
     prompt: token ids after the image.  label: token ids of a label placeholder.
     pixels: the preprocessed image, dropped when its KV exists.
-    image_tokens: places that its prefix takes.  shift: see `Pixels`.
+    image_tokens: places that its prefix takes.  shift and frame: see `Pixels`.
     max_tokens: tokens that the answer may have, sampled and label tokens together; `used` so far.
     launched: steps launched so far; each samples one token.
     finalized: nothing more is said of it; a zombie while `inflight_refs` steps (0..2) still hold it.
@@ -102,6 +102,7 @@ class Sequence:
     pixels: Pixels | None
     image_tokens: int
     shift: int
+    frame: Frame | None
     max_tokens: int
     seed: int
     row: int = -1

@@ -27,7 +27,7 @@ class DecodeSlot:
     """One of two; belongs to a step from its launch until its commit has ended.
 
     inputs: row and place in its sequence of each token of a decode step, [max_batch].
-    choice: row, state, low, high of its sampling; seed and count where it is not greedy.
+    choice: row, state, and `Cursors.bounds` of its sampling; seed and count where it is not greedy.
     sampled, host_sampled: alphabet positions and probabilities, [2, max_batch].
     """
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Stats:
     """A moment's counts; pages are blocks of KV.
 
-    Since the start: steps launched, tokens prefilled, tokens sampled, seconds without work.
+    Since the start: steps launched, tokens prefilled, tokens sampled, seconds without work, seconds that the
+    compute stream worked (0 on devices that do not know: cuda).
     """
 
     rows_active: int
@@ -23,6 +24,7 @@ class Stats:
     prefill_tokens: int
     decode_tokens: int
     idle_s: float
+    device_s: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import torch
 
 from engine.sampling import Chance, Sampler
 from grammars.grammar import Grammar
+from grammars.spelled import SpelledGrammar
 from grammars.symbols import BINS
 
 DECISION, COORDINATE, WIDTH, HEIGHT = 0, 2, 2 + BINS, 2 + 2 * BINS
@@ -66,6 +67,23 @@ class TypedSampler(Sampler):
         return self._next_state[states, kind], values.scatter(1, (place + sized)[:, None], second[:, None])
 
 
+class SpelledSampler(Sampler):
+    """Numbers are spelled out: what is allowed comes as bits, see `SpelledCursors.bounds`."""
+
+    def __call__(
+        self,
+        logits: torch.Tensor,
+        states: torch.Tensor,
+        low: torch.Tensor,
+        high: torch.Tensor,
+        chance: Chance | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        allowed = (low[:, None] >> self._columns) & 1 == 1
+        return self._choose(logits.float().masked_fill(~allowed, -torch.inf), chance)
+
+
 def make_sampler(grammar: Grammar, device: torch.device) -> Sampler:
     """The sampler of a model with this grammar."""
+    if isinstance(grammar, SpelledGrammar):
+        return SpelledSampler(grammar, device)
     return Sampler(grammar, device) if grammar.size is None else TypedSampler(grammar, device)

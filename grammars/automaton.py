@@ -42,7 +42,7 @@ class Automaton:
     initial: int
     final: int
     first_coordinate: int
-    """Alphabet position of bin 0; the others follow it."""
+    """Alphabet position of bin 0; the others follow it.  Past the end where numbers are spelled out."""
     size: int | None = None
     """Alphabet position of a size, two slots at once, for models whose values are typed; the last one."""
 
@@ -152,7 +152,7 @@ def _flattened(
         alphabet=alphabet,
         class_of=class_of.reshape(-1).astype(np.int32),
         next_state=np.ascontiguousarray(columns),
-        mask_bits=_packed(dense != NO_STATE),
+        mask_bits=packed(dense != NO_STATE),
         slot=_slots(dense, after_label, initial, slots_of, arity),
         after_label=after_label,
         initial=initial,
@@ -162,7 +162,8 @@ def _flattened(
     )
 
 
-def _packed(allowed: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+def packed(allowed: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+    """[S, A] -> one bit per alphabet position, [S, ceil(A / 32)]."""
     width = -(-allowed.shape[1] // 32) * 32
     padded = np.zeros((allowed.shape[0], width), bool)
     padded[:, : allowed.shape[1]] = allowed

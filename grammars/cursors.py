@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from grammars.automaton import NO_STATE
 from grammars.symbols import BINS
-from grammars.types import TASKS, Item, Task
+from grammars.types import TASKS, Frame, Item, Task
 
 if TYPE_CHECKING:
     from grammars.grammar import Grammar
@@ -58,8 +58,8 @@ class Cursors:
         """Columns of the values of an open object."""
         return 2 + max(map(grammar.dialect.arity, TASKS))
 
-    def start(self, row: int, task: Task) -> None:
-        """A new answer begins in a row."""
+    def start(self, row: int, task: Task, frame: Frame | None = None) -> None:
+        """A new answer begins in a row; its numbers lie in a frame where they are spelled out."""
         begin, state = int(self._base[row]), self._grammar.initial(task)
         self._values[begin : begin + self._width] = -1
         self._probabilities[begin] = 1.0
@@ -68,14 +68,22 @@ class Cursors:
     def ended(self, rows: Rows) -> Flags:
         return self._grammar.final[self.state[rows]]
 
-    def label_due(self, rows: Rows) -> Flags:
-        """Whether the next tokens of a row are those of its label, which are not sampled."""
-        due: Flags = self._grammar.after_label[self.state[rows]] != NO_STATE
+    def bounds(self, rows: Rows) -> tuple[Rows, Rows]:
+        """`low` and `high` of rows: what a sampler needs besides their states."""
+        return self.low[rows], self.high[rows]
+
+    def run_due(self, rows: Rows) -> Flags:
+        """Whether the next tokens of a row are a run, which is not sampled."""
+        due: Flags = self._grammar.after_run[self.state[rows]] != NO_STATE
         return due
 
-    def before_label(self, rows: Rows) -> Flags:
-        """Whether the next token of a row, whatever it is, is followed by a label."""
-        return self._grammar.before_label[self.state[rows]]
+    def run(self, row: int, label: list[int]) -> list[int]:
+        """The tokens of the run that is due in a row; label: those of the row's label."""
+        return self._grammar.run(int(self.state[row]), label)
+
+    def before_run(self, rows: Rows) -> Flags:
+        """Whether a run may follow the next token of a row."""
+        return self._grammar.before_run[self.state[rows]]
 
     def last_token(self, row: int) -> int:
         """The id of the last token that a row took."""
@@ -97,9 +105,7 @@ class Cursors:
         wrong = (values < self.low[rows]) | (values > self.high[rows])
         wrong &= place > 0
         wrong |= following == NO_STATE
-        if np.count_nonzero(wrong):
-            token = self._grammar.token(int(positions[wrong][0]))
-            raise ValueError(f"token {token} is not allowed here")
+        self._refuse(positions, wrong)
         base = self._base[rows]
         at = base + place
         self._last[rows] = positions
@@ -113,27 +119,45 @@ class Cursors:
         complete: Flags = self._complete[edge]
         return complete
 
+    def allowed(self, rows: Rows) -> Flags:
+        """[n, A] alphabet positions that the states and bounds of rows allow."""
+        grammar = self._grammar
+        allowed: Flags = grammar.masks()[self.state[rows]]
+        bins, coordinates = np.arange(BINS), slice(self._first, self._first + BINS)
+        allowed[:, coordinates] &= (bins >= self.low[rows, None]) & (bins <= self.high[rows, None])
+        return allowed
+
     def items(self, rows: Rows) -> list[Item]:
         """The objects that the last tokens of rows completed."""
         grammar, width = self._grammar, self._width
-        values = self._values.reshape(-1, width)[rows].tolist()
+        values = self._numbers(rows).tolist()
         probabilities = self._probabilities.reshape(-1, width)[rows].tolist()
         self._probabilities[self._base[rows]] = 1.0
         items = []
         for kind, bins, chances in zip(grammar.task[self.state[rows]], values, probabilities, strict=True):
             task = TASKS[kind]
-            end = 1 + grammar.dialect.arity(task)
-            items.append(grammar.dialect.parse(task, bins[1:end], chances[:end]))
+            arity = grammar.dialect.arity(task)
+            items.append(grammar.dialect.parse(task, bins[:arity], chances[: 1 + arity]))
         return items
 
     def item(self, row: int) -> Item:
         """The object that the last token of a row completed."""
         return self.items(np.array([row]))[0]
 
-    def pass_label(self, row: int) -> None:
-        """Step over the label placeholder after its tokens were written."""
+    def pass_run(self, row: int) -> None:
+        """Step over a run after its tokens were written."""
         rows = np.array([row])
-        self._enter(rows, self._base[rows], self._grammar.after_label[self.state[rows]])
+        self._enter(rows, self._base[rows], self._grammar.after_run[self.state[rows]])
+
+    def _numbers(self, rows: Rows) -> npt.NDArray[np.floating] | Rows:
+        """[n, slots] what the open objects of rows have said of each slot."""
+        return self._values.reshape(-1, self._width)[rows, 1:-1]
+
+    def _refuse(self, positions: Rows, wrong: Flags) -> None:
+        """Raises ValueError if a token is wrong."""
+        if np.count_nonzero(wrong):
+            token = self._grammar.token(int(positions[wrong][0]))
+            raise ValueError(f"token {token} is not allowed here")
 
     def _enter(self, rows: Rows, base: Rows, state: Rows) -> None:
         self.state[rows] = state

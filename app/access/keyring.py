@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import time
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ class Keyring:
         self._bootstrap = bootstrap_key.encode()
         self._known: dict[str, tuple[Grant, float]] = {}
         """By digest, until when; the keys themselves are not kept."""
+        self._asked: dict[str, asyncio.Task[Grant]] = {}
+        """By digest: of many requests with one key, one asks the database."""
 
     async def grant(self, key: str | None) -> Grant:
         """Raises ProblemError: unauthenticated, or unavailable when the database is away."""
@@ -48,14 +51,25 @@ class Keyring:
             )
         if self._bootstrap and hmac.compare_digest(key.encode(), self._bootstrap):
             return Grant(Caller(BOOTSTRAP_TENANT, None, frozenset(SCOPES)))
-        digest, now = digest_of(key), time.monotonic()
+        digest = digest_of(key)
         grant, until = self._known.get(digest, (None, 0.0))
-        if grant is None or until <= now:
-            self._known.pop(digest, None)
-            grant = await self._look_up(key)
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[digest] = grant, now + MEMORY_S
+        if grant is None or until <= time.monotonic():
+            grant = await asyncio.shield(self._asking(digest, key))
+        return grant
+
+    def _asking(self, digest: str, key: str) -> asyncio.Task[Grant]:
+        if digest not in self._asked:
+            task = self._asked[digest] = asyncio.create_task(self._refresh(digest, key), name="access-key")
+            task.add_done_callback(lambda _: self._asked.pop(digest))
+        return self._asked[digest]
+
+    async def _refresh(self, digest: str, key: str) -> Grant:
+        now = time.monotonic()
+        self._known.pop(digest, None)
+        grant = await self._look_up(key)
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[digest] = grant, now + MEMORY_S
         return grant
 
     async def reachable(self) -> bool:

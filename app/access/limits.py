@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 import anyio
+import structlog
 from redis.asyncio import Redis
 
 from app.access.keyring import Grant
@@ -20,6 +21,7 @@ from app.problems import ProblemError
 
 LEASE_S = 30.0
 """A request of an API process that died holds its place at most so long."""
+log = structlog.get_logger(__name__)
 _FOLDER = files("app.access").joinpath("lua")
 _DETAILS = {
     "rate": "This key may send {rate_per_minute} requests a minute.",
@@ -63,9 +65,11 @@ class Limits:
         """Keeps the places of open requests until cancelled."""
         while True:
             await asyncio.sleep(LEASE_S / 3)
-            with suppress(*REDIS_ERRORS):  # the next round is early enough
-                held = [part for pair in self._held for part in pair]
+            held = [part for pair in self._held for part in pair]
+            try:
                 await self._keep(keys=[self._prefix], args=[round(LEASE_S * 1000), *held])
+            except REDIS_ERRORS as error:  # the next round is early enough
+                log.warning("places of requests are not kept", error=type(error).__name__)
 
     async def _take_place(self, grant: Grant, key: str, member: str) -> Headers:
         rate, concurrency = grant.rate_per_minute or 0, grant.concurrency or 0

@@ -133,9 +133,10 @@ class Execution:
             finished = await self._follow(self._submit(decoded.image, loop), transcript)
         if finished is None:
             return None
-        model = self._tools.engine.model_info.name
+        info = self._tools.engine.model_info
+        notes = [*decoded.notes, *info.notes_on(self.delivery.task)]
         size = decoded.width, decoded.height
-        return transcript.completed(model, *size, decoded.notes, intake_ms, finished.metrics)
+        return transcript.completed(info.name, *size, notes, intake_ms, finished.metrics)
 
     async def _follow(self, arrived: asyncio.Queue[EngineEvent], transcript: Transcript) -> Finished | None:
         """Until the engine's last event; None when nobody waits for it. Raises EngineError."""

@@ -62,7 +62,7 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     """One per phrase."""
     metrics: Metrics
     notes: list[str] = []
-    """Remarks of the image decoder, such as "first frame of 12"."""
+    """Remarks of the image decoder, such as "first frame of 12", and of the model."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="error"):
@@ -92,6 +92,7 @@ class EngineCounts(msgspec.Struct, frozen=True, kw_only=True):
     prefill_tokens: int
     decode_tokens: int
     idle_s: float
+    device_s: float = 0.0
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,8 @@ from app import logs, tracing
 from app.admission.execution import EngineDied, EngineLike
 from app.admission.feeder import Feeder
 from app.child import USAGE_ERROR
-from app.settings import Settings
+from app.jobs.opening import jobs_beside
+from app.settings import Settings, SettingsError
 
 CLOSE_S = 5.0
 
@@ -44,7 +45,7 @@ def run_worker(settings: Settings) -> int:
 
     try:
         asyncio.run(work(settings, load, decode))
-    except EngineError as error:  # of `load`: the model, the device or a limit cannot be had
+    except (EngineError, SettingsError) as error:  # the model, the device or a limit cannot be had
         print(error, file=sys.stderr)
         return USAGE_ERROR
     except EngineDied as error:
@@ -69,7 +70,8 @@ async def work(settings: Settings, load: Callable[[], EngineLike], decode: Calla
     try:
         feeder = Feeder(settings, engine, decode)
         log.info("worker is ready", worker=feeder.id, model=engine.model_info.name)
-        await feeder.run(stop)
+        async with jobs_beside(settings, stop):
+            await feeder.run(stop)
         log.info("worker ended", worker=feeder.id)
     finally:
         gc.unfreeze()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from advanced_alchemy.exceptions import RepositoryError
 from sqlalchemy import URL, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
 from app.settings import Settings, SettingsError
 
-DATABASE_ERRORS = (SQLAlchemyError, OSError)
+DATABASE_ERRORS = (SQLAlchemyError, RepositoryError, OSError)
 """What a query raises when the database is away."""
 CONNECT_TIMEOUT_S = 5
 COMMAND_TIMEOUT_S = 10
@@ -46,8 +47,7 @@ def url_of(settings: Settings) -> URL:
         SettingsError: the URL cannot be read or names a database of another kind.
     """
     if not settings.database_url:
-        file = Path(settings.data_dir).expanduser() / "pointbox.db"
-        return URL.create(_SQLITE, database=str(file))
+        return URL.create(_SQLITE, database=str(_folder(settings) / "pointbox.db"))
     try:
         url = make_url(settings.database_url)
     except (ArgumentError, ValueError):
@@ -62,6 +62,13 @@ def url_of(settings: Settings) -> URL:
         mode = url.query["sslmode"]
         url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
     return url
+
+
+def _folder(settings: Settings) -> Path:
+    try:
+        return Path(settings.data_dir).expanduser()
+    except RuntimeError:  # a user without a home, as in a container
+        raise SettingsError(f"data_dir is {settings.data_dir}, and there is no home; set another") from None
 
 
 def _engine(url: URL) -> AsyncEngine:

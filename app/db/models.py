@@ -6,7 +6,7 @@ import datetime
 
 from advanced_alchemy.base import DefaultBase
 from advanced_alchemy.types import DateTimeUTC
-from sqlalchemy import BigInteger, ForeignKey, String
+from sqlalchemy import BigInteger, ForeignKey, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 
@@ -45,3 +45,52 @@ class KeyUsage(DefaultBase):
     what: Mapped[str] = mapped_column(String(40), primary_key=True)
     """An outcome (completed, failed, ...), `phrases`, `input_tokens` or `output_tokens`."""
     number: Mapped[int] = mapped_column(BigInteger)
+
+
+class Job(DefaultBase):
+    """A question about every image of a store; what it has found lies in a store, not here."""
+
+    __tablename__ = "job"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(64), index=True)
+    key_id: Mapped[str] = mapped_column(String(32))
+    """Whose use its images count as; empty: there is no key in the database."""
+    state: Mapped[str] = mapped_column(String(16), index=True)
+    """queued, running, completed, failed or cancelled."""
+    reason: Mapped[str] = mapped_column(String(1000))
+    """Why it failed, or waits."""
+    request: Mapped[str] = mapped_column(Text)
+    """What was asked, as JSON."""
+    spec: Mapped[str | None] = mapped_column(Text)
+    """As JSON, once it is planned: with the revision of the model that its results come from."""
+    webhook: Mapped[str | None] = mapped_column(String(2000))
+    images: Mapped[int | None] = mapped_column(BigInteger)
+    """Of the plan."""
+    shards: Mapped[int | None]
+    started_images: Mapped[int] = mapped_column(BigInteger)
+    """Answered before the current start, for its rate."""
+    open_images: Mapped[int]
+    """Answered, of the shard that is being answered."""
+    open_errors: Mapped[int]
+    lease_owner: Mapped[str | None] = mapped_column(String(64))
+    lease_until: Mapped[datetime.datetime | None] = mapped_column(DateTimeUTC(timezone=True))
+    """Until then nobody else runs it."""
+    created_at: Mapped[datetime.datetime] = mapped_column(DateTimeUTC(timezone=True))
+    started_at: Mapped[datetime.datetime | None] = mapped_column(DateTimeUTC(timezone=True))
+    """Of the latest start."""
+    ended_at: Mapped[datetime.datetime | None] = mapped_column(DateTimeUTC(timezone=True))
+
+
+class JobShard(DefaultBase):
+    """A shard of a job that was begun. Its images are listed beside the results, in `plan/N.jsonl`."""
+
+    __tablename__ = "job_shard"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("job.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    attempts: Mapped[int]
+    done: Mapped[bool]
+    images: Mapped[int]
+    errors: Mapped[int]
+    objects: Mapped[int] = mapped_column(BigInteger)

@@ -14,6 +14,7 @@ import anyio
 import structlog
 from litestar import Request
 from redis.asyncio import Redis
+from redis.commands.core import AsyncScript
 
 from app.admission.connections import REDIS_ERRORS
 from app.admission.errors import Unavailable
@@ -48,9 +49,8 @@ def key_of(request: Request[Any, Any, Any]) -> str | None:
 class Claim:
     """The right to answer for a key. An async context manager: left without `keep`, the key is free again."""
 
-    def __init__(self, redis: Redis, script: Any, key: str, token: str) -> None:
-        self._redis = redis
-        self._script = script
+    def __init__(self, settle: AsyncScript, key: str, token: str) -> None:
+        self._script = settle
         self._key = key
         self._token = token
         self._renewing: asyncio.Task[None] | None = None
@@ -90,7 +90,6 @@ class Replays:
     """One per API process."""
 
     def __init__(self, redis: Redis, namespace: str) -> None:
-        self._redis = redis
         self._prefix = prefix(namespace)
         self._claim, self._settle = (
             redis.register_script(_LUA.joinpath(f"{name}.lua").read_text(encoding="utf-8"))
@@ -122,4 +121,4 @@ class Replays:
         if kind == b"mismatch":
             detail = "This key was used for another request; use a new key for a new request."
             raise ProblemError("idempotency-mismatch", detail, field=HEADER)
-        return Claim(self._redis, self._settle, name, token)
+        return Claim(self._settle, name, token)

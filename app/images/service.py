@@ -40,7 +40,7 @@ class ImageService:
         if isinstance(source, Stored):
             return await self._store.use(tenant, source.image_id)
         if isinstance(source, Remote):
-            source = Inline(await self._fetcher.fetch(source, within_s), source.field)
+            source = Inline(await self._fetcher.fetch(source, tenant, within_s), source.field)
         if len(source.data) <= INLINE_BYTES:
             return _picture(source)
         return await asyncio.to_thread(_picture, source)

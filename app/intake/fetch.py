@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 import httpx
 
@@ -18,8 +19,8 @@ from app.intake.sources import Remote
 from app.problems import ProblemError
 
 MAX_HOPS = 4
-MAX_FETCHES = 16
-"""At the same time; further ones wait."""
+MAX_FETCHES = 8
+"""Of one tenant at the same time; its further ones wait, and nobody else does."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {"accept": "image/*", "accept-encoding": "identity", "user-agent": "pointbox"}
 
@@ -40,9 +41,10 @@ class Fetcher:
     limit_s: float
     resolve: Resolve = resolve
     certificates: ssl.SSLContext = field(default_factory=httpx.create_ssl_context)
-    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_FETCHES))
+    _turns: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
+    """By tenant, while it fetches."""
 
-    async def fetch(self, source: Remote, within_s: float) -> bytes:
+    async def fetch(self, source: Remote, tenant: str, within_s: float) -> bytes:
         """The bytes behind a URL; whether they are an image is for others to say.
 
         Raises:
@@ -51,14 +53,15 @@ class Fetcher:
         if self.policy.mode == "off":
             raise _refused(source, "fetching remote images is off on this server")
         limit_s = min(self.limit_s, within_s)
+        turns = self._turns.setdefault(tenant, asyncio.Semaphore(MAX_FETCHES))
         try:
-            async with asyncio.timeout(limit_s), self._turns:
+            async with asyncio.timeout(limit_s), turns:
                 return await self._follow(source)
         except Refused as error:
             raise _refused(source, str(error)) from None
         except TimeoutError:
             raise _refused(source, f"it did not arrive within {limit_s:g} seconds") from None
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, OSError, UnicodeError):
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError):
             raise _refused(source, "the server there could not be reached, or broke off") from None
 
     async def _follow(self, source: Remote) -> bytes:
@@ -109,7 +112,7 @@ class Fetcher:
         response = await client.send(request, stream=True)
         try:
             if response.status_code in _REDIRECTS and "location" in response.headers:
-                return str(url.join(response.headers["location"]))
+                return _joined(url, response.headers["location"])
             if response.status_code != 200:
                 raise Refused(f"the server there answered with status {response.status_code}")
             if response.headers.get("content-encoding", "identity").lower() != "identity":
@@ -142,6 +145,13 @@ def _parsed(text: str) -> httpx.URL:
     if url.userinfo:
         raise Refused("a URL with a user name or password is not fetched")
     return url
+
+
+def _joined(url: httpx.URL, location: str) -> str:
+    try:
+        return str(url.join(location))
+    except (httpx.InvalidURL, ValueError):  # the standard library's, of brackets that do not match
+        raise Refused("it is redirected to what is not a URL") from None
 
 
 def _port(url: httpx.URL) -> int:

@@ -51,6 +51,7 @@ def build_answer(
     common = {
         "request_id": request_id,
         "id": UNSET if own_id is None else own_id,
+        "notes": completed.notes or UNSET,
         "model": completed.model,
         "image": ImageInfo(width=completed.width, height=completed.height, id=image_id),
         "phrases": infos,

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, OpenAPIType, Operation, Parameter, Schema
 
+from app.admission.messages import Priority
 from app.idempotency.replays import HEADER
 from app.openapi import (
     ACCESS_PROBLEMS,
@@ -25,7 +26,6 @@ from app.spatial.schemas import (
     MAX_OBJECTS,
     MAX_PHRASE_CHARS,
     MAX_PHRASES,
-    Priority,
     SpatialBody,
     Units,
 )

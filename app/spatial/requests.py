@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 from litestar import Request
 
-from app.admission.messages import SpatialParams
+from app.admission.messages import Priority, SpatialParams
 from app.bodies import IMAGE_FIELDS, INLINE_BYTES, invalid, read_body
 from app.images.picture import Picture
 from app.intake.sources import Source, read_source
 from app.settings import Settings
 from app.spatial.phrases import check_phrases
-from app.spatial.schemas import DEFAULT_MAX_OBJECTS, Priority, SpatialBody, Units
+from app.spatial.schemas import DEFAULT_MAX_OBJECTS, SpatialBody, Units
 
 Region = tuple[float, float, float, float]
 

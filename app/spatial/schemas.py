@@ -120,6 +120,8 @@ class _Answer(Struct, frozen=True, kw_only=True):
     request_id: str
     id: str | UnsetType = UNSET
     """The caller's own, where it sent one."""
+    notes: list[str] | UnsetType = UNSET
+    """What to know of this answer, if anything: how its image was read, how its model answers."""
     model: str
     image: ImageInfo
 

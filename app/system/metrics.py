@@ -120,4 +120,5 @@ _COUNTERS = {
     "prefill_tokens": ("prefill_tokens", "Image and prompt tokens prefilled."),
     "decode_tokens": ("decode_tokens", "Tokens sampled."),
     "idle_s": ("idle_seconds", "Time without work."),
+    "device_s": ("device_seconds", "Time that the device worked; 0 where it does not tell (cuda)."),
 }

@@ -20,7 +20,7 @@ class Chosen(threading.local):
 
     @contextmanager
     def using(self, slots: torch.Tensor | int) -> Iterator[None]:
-        """slots: int64 [B] for layers whose input is [B, T, W], or one slot for layers of any input."""
+        """slots: int64 [B] for layers whose input is [B, T, W] or [B * T, W], or one slot for any input."""
         self.slots = slots
         try:
             yield
@@ -54,7 +54,8 @@ class AdaptedLinear(nn.Module):
         a, b = self.a[slots], self.b[slots]
         if isinstance(slots, int):
             return output + F.linear(F.linear(x, a), b)
-        return output + torch.bmm(torch.bmm(x, a.transpose(1, 2)), b.transpose(1, 2))
+        rows = x.reshape(len(slots), -1, x.shape[-1])
+        return output + torch.bmm(torch.bmm(rows, a.transpose(1, 2)), b.transpose(1, 2)).view_as(output)
 
     def settled(self, pair: Pair) -> Pair:
         """The pair as `fill` copies it without waiting."""

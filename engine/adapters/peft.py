@@ -39,6 +39,9 @@ REFUSED = {
     "alora_invocation_tokens": "activated LoRA",
     "arrow_config": "routing among adapters",
     "megatron_config": "Megatron layers",
+    "kasa_config": "KaSA",
+    "monteclora_config": "MonteCLoRA",
+    "velora_config": "VeLoRA",
 }
 """Fields that must not be set, and what they ask for."""
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from engine.attention import Paged
 from grammars.grammar import Grammar
-from grammars.types import Task
+from grammars.types import Frame, Place, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,9 @@ class ModelInfo:
     notes: dict[Task, str]
     adapters: tuple[str, ...] = ()
 
+    def notes_on(self, task: Task) -> tuple[str, ...]:
+        return (self.notes[task],) if task in self.notes else ()
+
 
 @dataclass(frozen=True, slots=True)
 class KvShape:
@@ -50,11 +53,15 @@ class Pixels:
     tokens: P, places of its prefix: image tokens, and the fixed tokens that a family puts around them.
     shift: what a later token's position exceeds its place by, for families whose images span fewer
         positions than places (multimodal rotary positions).
+    frame: what the numbers of an answer are fractions of, for families that spell them out.
+    grid: rows and columns of its tokens or its crops, for families that need to know.
     """
 
     data: torch.Tensor
     tokens: int
     shift: int = 0
+    frame: Frame | None = None
+    grid: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +84,8 @@ class AdaptedPart:
 
     module: holds them, and calls them rather than use their weights.
     paths: what PEFT calls it, such as `model.language_model.layers`, the usual one first.
-    of: "image" for what `encode_images` runs; "text" for what `forward` runs, whose layers get [B, T, W].
+    of: "image" for what `encode_images` runs; "text" for what `forward` runs, whose layers get [B, T, W], or
+        [B * T, W].
     """
 
     module: nn.Module
@@ -136,5 +144,14 @@ class Model(Protocol):
         ...
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[B, W] -> logits [B, A] over the grammar's alphabet."""
+        """[B, W] -> logits [B, A] over the grammar's alphabet; see `Grammar.logits`."""
+        ...
+
+
+@runtime_checkable
+class Referring(Protocol):
+    """A model whose prompts may refer to places in the image."""
+
+    def prompt_about(self, task: Task, phrase: str, places: Sequence[Place]) -> list[int]:
+        """`Model.prompt`, with points and boxes before the phrase."""
         ...

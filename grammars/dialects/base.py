@@ -35,7 +35,7 @@ class Dialect(Protocol):
         ...
 
     def parse(self, task: Task, bins: Sequence[int], probabilities: Sequence[float]) -> Item:
-        """One object from its coordinates.
+        """One object from its coordinates: bins, or fractions of the frame where numbers are spelled out.
 
         probabilities: of the token before them (1 where there was none), then of each coordinate.
         """

@@ -11,6 +11,8 @@ from math import prod
 from grammars.symbols import BINS, COORDINATE, END, START
 from grammars.types import Box, Item, Point, Task
 
+COORDINATES_WEIGHT = 1 / 8
+
 
 class PointboxDialect:
     """The score of an object is the probability of its `<obj>` against the end of the list, times the eighth
@@ -35,8 +37,8 @@ class PointboxDialect:
         return None
 
     def parse(self, task: Task, bins: Sequence[int], probabilities: Sequence[float]) -> Item:
-        start, *coordinates = [min(1.0, max(0.0, p)) for p in probabilities]
-        score = start * prod(coordinates) ** (1 / (8 * len(coordinates)))
+        mean = abs(prod(probabilities[1:])) ** (1 / len(bins))
+        score = min(1.0, max(0.0, probabilities[0] * mean**COORDINATES_WEIGHT))
         if task == "detect":
             y_min, x_min, y_max, x_max = [b / BINS for b in bins]
             return Box(x_min, y_min, x_max, y_max, score)

@@ -141,6 +141,8 @@ class Result(Struct, frozen=True, kw_only=True, dict=True):
     metrics: Metrics
     id: str | None = None
     """The `id` that the call was given."""
+    notes: list[str] = []
+    """What to know of this answer: how its image was read, how its model answers."""
 
     def with_source(self, image: ImageSource) -> None:
         """Remember the picture for `draw`. It is no part of the answer: not compared, encoded or pickled."""
@@ -151,6 +153,8 @@ class Result(Struct, frozen=True, kw_only=True, dict=True):
         values = msgspec.to_builtins(self)
         if self.id is None:
             del values["id"]
+        if not self.notes:
+            del values["notes"]
         for found in values.get("objects") or values.get("points") or ():
             del found["image_width"], found["image_height"]
         return msgspec.json.encode(values).decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -34,11 +35,12 @@ def test_a_key_from_its_making_to_its_end(capsys: pytest.CaptureFixture[str], da
     assert "not shown again" in made.err
     assert run("keys", "list") == 0
     listed = capsys.readouterr().out
+    assert key[:11] in listed
     assert "acme" in listed
     assert key not in listed
     assert run("keys", "list", "--json") == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert (row["key"], row["tenant"], row["scopes"]) == (key[:11], "acme", "infer jobs")
+    assert (row["key"], row["tenant"], row["scopes"]) == (key[:11], "acme", ["infer", "jobs"])
     assert (row["rate_per_minute"], row["concurrency"], row["state"]) == (60, 4, "works")
     assert run("keys", "revoke", key[:11]) == 0
     assert run("keys", "list", "--json") == 0
@@ -53,7 +55,7 @@ def test_nothing_yet(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("keys", "usage", "--json") == 0
     assert json.loads(capsys.readouterr().out) == []
     assert run("db", "upgrade") == 0
-    assert "version 0001" in capsys.readouterr().out
+    assert re.search(r"version \d{4}\.$", capsys.readouterr().out, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

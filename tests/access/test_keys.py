@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 
 import pytest
@@ -10,6 +11,7 @@ from app.access.keyring import MEMORY_S, Keyring
 from app.access.keys import KeyFault, Keys, NewKey
 from app.db.database import Database
 from app.db.migrations import upgrade
+from app.db.models import ApiKey
 from app.problems import ProblemError
 from app.settings import Settings
 from tests.admission.fakes import until
@@ -87,6 +89,30 @@ async def test_the_keyring_forgets_a_revoked_key(keys: Keys) -> None:
         return False
 
     await until(is_refused)
+
+
+async def test_of_many_requests_with_one_key_one_asks_the_database(
+    keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, key = await keys.create(NewKey(tenant="acme"))
+    asked: list[str] = []
+    find = keys.find
+
+    async def slow_find(key: str) -> ApiKey | None:
+        asked.append(key)
+        await asyncio.sleep(0.05)
+        return await find(key)
+
+    monkeypatch.setattr(keys, "find", slow_find)
+    keyring = Keyring(keys, "")
+    waiting = [asyncio.create_task(keyring.grant(key)) for _ in range(100)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    grants = await asyncio.gather(*waiting[1:])
+    assert {grant.caller.key_id for grant in grants} == {row.id}
+    assert len(asked) == 1
+    with pytest.raises(ProblemError):
+        await keyring.grant("pb_unknown")
 
 
 async def test_the_bootstrap_key_needs_no_database() -> None:

@@ -5,6 +5,7 @@ The routes come from the application itself: one that takes an id and is not tri
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,9 @@ async def api(
     settings: Settings, tmp_path: Path, start_work: Callable[..., Awaitable[Work]]
 ) -> AsyncIterator[Api]:
     await start_work()
-    async with serving(replace(settings, auth="on", data_dir=str(tmp_path))) as running:
+    stores = {name: {"url": str(tmp_path / name), "write": True} for name in ("in", "out")}
+    changes = {"auth": "on", "data_dir": str(tmp_path), "stores": json.dumps(stores)}
+    async with serving(replace(settings, **changes)) as running:  # type: ignore[arg-type]
         yield running
 
 
@@ -39,10 +42,18 @@ async def upload(api: Api, headers: dict[str, str]) -> str:
     return image_id
 
 
+async def submit(api: Api, headers: dict[str, str]) -> str:
+    body = {"source": {"store": "in"}, "out": {"store": "out"}, "objects": ["x"]}
+    response = await api.client.post("/v1/jobs", json=body, headers=headers)
+    assert response.status_code == 201, response.text
+    job_id: str = response.json()["id"]
+    return job_id
+
+
 def asking(path: str) -> list[Callable[[Api, dict[str, str], str], Awaitable[httpx.Response]]]:
     """The ways to name an image in a question."""
 
-    async def json(api: Api, headers: dict[str, str], image_id: str) -> httpx.Response:
+    async def as_json(api: Api, headers: dict[str, str], image_id: str) -> httpx.Response:
         body = {"image_id": image_id, "object": "x"}
         return await api.client.post(path, json=body, headers=headers, timeout=60)
 
@@ -54,7 +65,7 @@ def asking(path: str) -> list[Callable[[Api, dict[str, str], str], Awaitable[htt
         body = {"image_id": image_id, "object": "x", "stream": True}
         return await api.client.post(path, json=body, headers=headers, timeout=60)
 
-    return [json, form, stream]
+    return [as_json, form, stream]
 
 
 def forgetting(path: str) -> list[Callable[[Api, dict[str, str], str], Awaitable[httpx.Response]]]:
@@ -64,13 +75,37 @@ def forgetting(path: str) -> list[Callable[[Api, dict[str, str], str], Awaitable
     return [delete]
 
 
+def job_route(
+    method: str,
+) -> Callable[[str], list[Callable[[Api, dict[str, str], str], Awaitable[httpx.Response]]]]:
+    def ways(path: str) -> list[Callable[[Api, dict[str, str], str], Awaitable[httpx.Response]]]:
+        async def call(api: Api, headers: dict[str, str], job_id: str) -> httpx.Response:
+            return await api.client.request(method, path.replace("{job_id}", job_id), headers=headers)
+
+        return [call]
+
+    return ways
+
+
+async def listing(api: Api, headers: dict[str, str], job_id: str) -> httpx.Response:
+    return await api.client.get("/v1/jobs", params={"before": job_id}, headers=headers)
+
+
 WAYS = {
     ("POST", "/detect"): asking,
     ("POST", "/point"): asking,
     ("DELETE", "/images/{image_id}"): forgetting,
 }
-"""Every route that takes an id."""
-WITHOUT_IDS = {("POST", "/images"), ("GET", "/models")}
+"""Every route that takes an image's id."""
+JOB_WAYS = {
+    ("GET", "/jobs"): lambda path: [listing],
+    ("GET", "/jobs/{job_id}"): job_route("GET"),
+    ("POST", "/jobs/{job_id}/cancel"): job_route("POST"),
+    ("POST", "/jobs/{job_id}/resume"): job_route("POST"),
+    ("GET", "/jobs/{job_id}/results"): job_route("GET"),
+    ("GET", "/jobs/{job_id}/errors"): job_route("GET"),
+}
+WITHOUT_IDS = {("POST", "/images"), ("GET", "/models"), ("POST", "/jobs")}
 
 
 def routes() -> set[tuple[str, str]]:
@@ -86,18 +121,20 @@ def routes() -> set[tuple[str, str]]:
 
 def test_no_route_is_left_out() -> None:
     open_to_all = {("GET", "/livez"), ("GET", "/readyz"), ("GET", "/metrics")}
-    versioned = {(method, f"/v1{path}") for method, path in (*WAYS, *WITHOUT_IDS)}
-    assert routes() == open_to_all | versioned | set(WAYS) | WITHOUT_IDS
+    versioned = {(method, f"/v1{path}") for method, path in (*WAYS, *JOB_WAYS, *WITHOUT_IDS)}
+    assert routes() == open_to_all | versioned | set(WAYS) | set(JOB_WAYS) | WITHOUT_IDS
 
 
 @pytest.mark.parametrize("prefix", ["/v1", ""])
 async def test_a_foreign_id_is_an_unknown_id(api: Api, prefix: str) -> None:
-    mine, same_tenant, theirs = await api.key("acme"), await api.key("acme"), await api.key("beta")
-    image_id = await upload(api, mine)
-    for (_, path), ways in WAYS.items():
+    scopes = ("infer", "jobs")
+    mine, same_tenant, theirs = [await api.key(t, scopes=scopes) for t in ("acme", "acme", "beta")]
+    image_id, job_id = await upload(api, mine), await submit(api, mine)
+    for (_, path), ways in (*WAYS.items(), *JOB_WAYS.items()):
+        mine_id = job_id if "job" in path else image_id
         for way in ways(f"{prefix}{path}"):
-            foreign = await way(api, theirs, image_id)
-            unknown = await way(api, theirs, image_id[:-4] + "0000")
+            foreign = await way(api, theirs, mine_id)
+            unknown = await way(api, theirs, mine_id[:-4] + "0000")
             assert (foreign.status_code, unknown.status_code) == (404, 404), (path, foreign.text)
             documents = [response.json() for response in (foreign, unknown)]
             assert [document.pop("request_id") == "" for document in documents] == [False, False]
@@ -105,6 +142,9 @@ async def test_a_foreign_id_is_an_unknown_id(api: Api, prefix: str) -> None:
             assert documents[0]["type"] == "/problems/not-found"
     for way in (*asking("/v1/detect"), *forgetting("/v1/images/{image_id}")):
         assert (await way(api, same_tenant, image_id)).status_code in (200, 204)
+    for (_, path), ways in JOB_WAYS.items():
+        assert [(await way(api, same_tenant, job_id)).status_code for way in ways(f"/v1{path}")] == [200]
+    assert (await api.client.get("/v1/jobs", headers=theirs)).json()["jobs"] == []
 
 
 async def test_an_idempotency_key_is_the_tenants_own(api: Api) -> None:

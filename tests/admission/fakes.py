@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 import uuid
+import zlib
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -34,8 +35,8 @@ from grammars.types import Box
 
 PATIENCE_S = 60.0
 PAGES = 100_000
-GATE = os.environ.get("FAKE_GATE", "/nonexistent")
-"""A file; once it exists, the gate is open."""
+GATE = os.environ.get("FAKE_GATE", "")
+"""A file; once it exists, the gate is open. Empty: there is no gate."""
 METRICS = EngineMetrics(
     prepare_ms=1, wait_ms=1, prefill_ms=1, decode_ms=1, ttft_ms=1, total_ms=4,
     input_tokens=7, output_tokens=5, cached_tokens=0,
@@ -65,16 +66,21 @@ class Server:
 
 
 class FakeEngine:
-    """Answers each phrase with three boxes; the phrase may ask for something else.
+    """Answers each phrase with three boxes of its own; the phrase may ask for something else.
 
-    hold: waits until `release`, or until the gate is open; slow: waits long after its first box; bad: fails;
-    die: opens the gate and kills the process.
+    while: takes a while; hold: waits until `release`, or until the gate is open; slow: waits long
+    after its first box; bad: fails; die: opens the gate and kills the process.
     `runs` is the order in which requests began, `together` how many ran when each began.
     """
 
     def __init__(self, name: str = "tiny") -> None:
         self.model_info = SimpleNamespace(
-            name=name, family="fake", revision="0", tasks=("detect", "point"), adapters=()
+            name=name,
+            family="fake",
+            revision="0",
+            tasks=("detect", "point"),
+            adapters=(),
+            notes_on=lambda task: ("fakes point well",) if task == "point" else (),
         )
         self.release = threading.Event()
         self.runs: list[tuple[str, ...]] = []
@@ -113,7 +119,7 @@ class FakeEngine:
                 Stats(
                     rows_active=self.active, rows_max=8, waiting=0, pages_free=PAGES, pages_cached=0,
                     pages_held=0, pages_total=PAGES, steps=self.steps, prefill_tokens=0, decode_tokens=0,
-                    idle_s=0.0,
+                    idle_s=0.0, device_s=0.0,
                 )
             )  # fmt: skip
         return counts
@@ -146,7 +152,8 @@ class FakeEngine:
         if self.died:
             raise EngineError("closed", "the engine has ended")
         if "die" in phrase:
-            Path(GATE).touch()
+            if GATE:
+                Path(GATE).touch()
             os.kill(os.getpid(), signal.SIGKILL)
         for number in range(3):
             if number == 1 and "slow" in phrase:
@@ -156,7 +163,10 @@ class FakeEngine:
                     time.sleep(0.005)
             if stop.is_set():
                 return
-            on_event(Found(index, Box(0.1, 0.1 * number, 0.5, 0.1 * number + 0.05, 0.9)))
+            if "while" in phrase:
+                time.sleep(0.01)
+            left = 0.1 + zlib.crc32(phrase.encode()) % 1000 / 10_000
+            on_event(Found(index, Box(left, 0.1 * number, 0.5, 0.1 * number + 0.05, 0.9)))
         on_event(PhraseEnded(index, "stop"))
 
 

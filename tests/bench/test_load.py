@@ -47,8 +47,8 @@ async def test_a_caller_keeps_connections_and_uses_none_twice_at_a_time() -> Non
         (Reply(503, {"retry-after": "3"}, b""), "refused"),
         (Reply(429, {"retry-after": "3"}, b""), "refused"),
         (Reply(503, {}, b""), "refused without Retry-After"),
-        (Reply(500, {"retry-after": "3"}, b""), "failed"),
-        (Reply(422, {}, b""), "failed"),
+        (Reply(500, {"retry-after": "3"}, b""), "failed with 500"),
+        (Reply(422, {}, b""), "failed with 422"),
     ],
 )
 def test_what_becomes_of_a_request(reply: Reply, fate: Fate) -> None:

@@ -16,6 +16,8 @@ from app.db.migrations import prepare, upgrade
 from app.db.models import ApiKey
 from app.settings import Settings, SettingsError
 
+LATEST = max(path.name[:4] for path in (Path(__file__).parents[2] / "alembic" / "versions").glob("*.py"))
+
 
 async def differences(database: Database) -> list[object]:
     async with database.engine.connect() as connection:
@@ -25,14 +27,14 @@ async def differences(database: Database) -> list[object]:
 
 
 async def test_the_migrations_make_the_tables_of_the_models(database: Database) -> None:
-    assert await upgrade(database) == "0001"
+    assert await upgrade(database) == LATEST
     assert await differences(database) == []
 
 
 async def test_several_processes_may_upgrade_at_once(database: Database) -> None:
     settings = Settings(database_url=database.url.render_as_string(hide_password=False))
     others = [Database(settings) for _ in range(3)]
-    assert set(await asyncio.gather(*(upgrade(other) for other in others))) == {"0001"}
+    assert set(await asyncio.gather(*(upgrade(other) for other in others))) == {LATEST}
     for other in others:
         await other.close()
 
@@ -81,3 +83,10 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match="cannot be written"):
         asyncio.run(upgrade(Database(Settings(data_dir=str(tmp_path / "file" / "below")))))
+
+
+def test_a_user_without_a_home_is_told_to_name_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 987_654)
+    with pytest.raises(SettingsError, match="data_dir"):
+        url_of(Settings())

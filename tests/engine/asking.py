@@ -122,7 +122,7 @@ def submit(
 def ask_together(engine: Engine, requests: Iterable[Request]) -> list[Answer]:
     """All at once; in the order asked."""
     asked = [(request, submit(engine, request)[0]) for request in requests]
-    return [collect(engine.model_info.name, request, listener.wait()) for request, listener in asked]
+    return [collect(engine.model_info, request, listener.wait()) for request, listener in asked]
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from engine.adapters.bank import AdapterBank
+from engine.adapters.linear import AdaptedLinear, Chosen
+from engine.adapters.peft import Pair
 from engine.answer import Answer
 from engine.errors import EngineError
 from engine.executor import Placement
@@ -24,6 +26,7 @@ from tests.engine.conftest import loaded
 from tests.engine.faulty import FailsOnce
 from tests.models.adapters import QUERIES, TEXT, VISION, Recipe, merge, old, write_adapter
 from tests.models.checkpoints import public_checkpoint, random_checkpoint
+from tests.models.qwen_checkpoints import qwen_checkpoint
 from tests.models.sameness import assert_same
 
 CPU = torch.device("cpu")
@@ -33,6 +36,13 @@ RECIPES = {
         TEXT, rank=6, alpha=3, seed=2, config={"use_rslora": True, "rank_pattern": {"down_proj": 2}}
     ),
     "sight": Recipe(f"{TEXT}|{VISION}", rank=3, seed=3, strength=0.2, called=old),
+}
+CHAT_TEXT = r"model\.language_model\.layers\.\d+\.(self_attn|mlp)\.\w+_proj"
+CHAT_VISION = r"model\.visual\..*\.(qkv|proj|linear_fc\d)"
+CHAT_RECIPES = {
+    "few": Recipe(CHAT_TEXT, seed=1, called=str),
+    "all": Recipe(CHAT_TEXT, rank=6, seed=2, called=str, config={"use_rslora": True}),
+    "sight": Recipe(f"{CHAT_TEXT}|{CHAT_VISION}", rank=3, seed=3, called=str),
 }
 LIMIT = 30
 
@@ -49,11 +59,11 @@ class Adapted:
         return AdapterBank(model, self.adapters, slots)
 
 
-def make(folder: Path, checkpoint: Callable[..., Path]) -> Adapted:
+def make(folder: Path, checkpoint: Callable[..., Path], recipes: dict[str, Recipe] = RECIPES) -> Adapted:
     base = checkpoint(folder / "base", 5)
-    adapters = {name: write_adapter(folder / name, base, recipe) for name, recipe in RECIPES.items()}
+    adapters = {name: write_adapter(folder / name, base, recipe) for name, recipe in recipes.items()}
     merged: dict[str | None, Model] = {None: loaded(base)}
-    for name, recipe in RECIPES.items():
+    for name, recipe in recipes.items():
         merged[name] = loaded(merge(folder / f"{name}-merged", base, adapters[name], recipe))
     return Adapted(base, adapters, merged)
 
@@ -70,7 +80,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Adapted:
     return make(tmp_path_factory.mktemp("whole"), public_checkpoint)
 
 
-@pytest.fixture(params=["shared", "whole"])
+@pytest.fixture(scope="module")
+def chat(tmp_path_factory: pytest.TempPathFactory) -> Adapted:
+    """Qwen3-VL: an image is a run of patches, and its features go into several layers of the decoder."""
+    folder = tmp_path_factory.mktemp("chat")
+    return make(folder, lambda base, seed: qwen_checkpoint(base, "qwen3_vl", seed), CHAT_RECIPES)
+
+
+@pytest.fixture(params=["shared", "whole", "chat"])
 def adapted(request: pytest.FixtureRequest) -> Adapted:
     found: Adapted = request.getfixturevalue(request.param)
     return found
@@ -118,7 +135,7 @@ def test_a_mixed_batch_answers_as_merged_models_do(
     adapted: Adapted, mode: Mode, placement: Placement
 ) -> None:
     model = load_model(str(adapted.folder), CPU)
-    if placement == "device" and model.grammar.has_labels:
+    if placement == "device" and model.grammar.has_runs:
         pytest.skip("labels are written by the host")
     requests = requests_of((None, *RECIPES))
     wanted = expected(adapted, requests)
@@ -177,6 +194,25 @@ def test_an_adapter_that_could_not_be_fetched_is_fetched_again(shared: Adapted) 
             engine.ask(request)
         assert_merged(shared, [request], [engine.ask(request)], [wanted])
         assert_at_rest(engine)
+
+
+def test_a_layer_may_see_the_tokens_of_all_rows_in_one_list() -> None:
+    """As the router of a mixture of experts does."""
+    torch.manual_seed(0)
+    chosen, base = Chosen(), torch.nn.Linear(6, 5)
+    layer = AdaptedLinear(base, chosen, slots=3, rank=4)
+    pairs = [Pair(torch.randn(rank, 6), torch.randn(5, rank)) for rank in (2, 4)]
+    for slot, pair in enumerate(pairs, 1):
+        layer.fill(slot, pair)
+    x = torch.randn(3, 7, 6)
+    with chosen.using(torch.tensor([2, 0, 1])), torch.no_grad():
+        apart, together = layer(x), layer(x.flatten(0, 1))
+    wanted = base(x).detach()
+    wanted[0] += x[0] @ pairs[1].a.T @ pairs[1].b.T
+    wanted[2] += x[2] @ pairs[0].a.T @ pairs[0].b.T
+    torch.testing.assert_close(apart, wanted)
+    torch.testing.assert_close(together, apart.flatten(0, 1))
+    torch.testing.assert_close(layer(x), base(x))
 
 
 def test_without_adapters_no_layer_is_replaced(tiny: Model) -> None:

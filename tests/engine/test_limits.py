@@ -41,7 +41,7 @@ def test_an_answer_that_ends_costs_one_forward_more_at_most(
     for phrase in ("red circle", "blue star", "white", "shape"):
         for task in ("detect", "point"):
             trace = Trace()
-            with engine_on(varied, mode=mode, placement=placement, trace=trace) as engine:
+            with engine_on(varied, mode=mode, placement=placement, max_tokens=90, trace=trace) as engine:
                 answer = engine.ask(Request(task, picture(1), (phrase,), max_objects=500, dedupe=False))
                 assert_at_rest(engine)
             zombies = len(launches(trace)) - answer.metrics.output_tokens
@@ -152,5 +152,6 @@ def test_counts_move_with_the_work_and_pages_for_covers_what_a_phrase_takes(vari
         assert after.decode_tokens > 0
         assert after.prefill_tokens >= varied.image_tokens
         assert after.idle_s > before.idle_s
+        assert after.device_s > before.device_s == 0
         few, many = engine.pages_for(5), engine.pages_for(500)
         assert varied.image_tokens / 16 < few <= many <= -(-varied.max_context // 16)

@@ -143,9 +143,9 @@ class Walk:
         for row in everyone:
             if self.cursors.ended(everyone)[row]:
                 self.begin(int(row))
-            elif self.cursors.label_due(everyone)[row]:
-                self.cursors.pass_label(int(row))
-                self.states[row] = int(self.grammar.after_label[self.states[row]])
+            elif self.cursors.run_due(everyone)[row]:
+                self.cursors.pass_run(int(row))
+                self.states[row] = int(self.grammar.after_run[self.states[row]])
         rows = np.array(sorted(self.chance.sample(range(ROWS), self.chance.randint(1, ROWS))))
         positions = np.array([self.legal(int(row)) for row in rows])
         self.cursors.advance(rows, positions, np.ones(len(rows)))

@@ -44,8 +44,8 @@ def options(grammar: Grammar, cursor: Cursor) -> list[int]:
 
 def step(grammar: Grammar, cursor: Cursor, chance: random.Random) -> Item | None:
     """One legal token, the extremes of a coordinate oftener than not."""
-    if cursor.label_due:
-        cursor.pass_label()
+    if cursor.run_due:
+        cursor.pass_run()
         return None
     legal = options(grammar, cursor)
     assert legal, "a state that allows nothing"
@@ -96,7 +96,7 @@ def test_what_is_not_allowed_raises_and_changes_nothing(name: str, task: Task, c
         if cursor.ended:
             break
         step(grammar, cursor, chance)
-    before = (cursor.state, cursor.bounds(), cursor.label_due, cursor.ended)
+    before = (cursor.state, cursor.bounds(), cursor.run_due, cursor.ended)
     forbidden = sorted(set(range(len(grammar.alphabet))) - set(options(grammar, cursor)))
     edges = [p for p in forbidden if p + 1 not in forbidden or p - 1 not in forbidden]
     if grammar.size is not None:
@@ -104,7 +104,7 @@ def test_what_is_not_allowed_raises_and_changes_nothing(name: str, task: Task, c
     for position in {*edges, *chance.sample(forbidden, min(5, len(forbidden)))}:
         with pytest.raises(ValueError, match="not allowed"):
             cursor.advance(position, 0.5)
-    assert (cursor.state, cursor.bounds(), cursor.label_due, cursor.ended) == before
+    assert (cursor.state, cursor.bounds(), cursor.run_due, cursor.ended) == before
 
 
 @pytest.mark.parametrize(("y", "x"), list(product((0, 1, 700, 1021, 1022), repeat=2)))
@@ -142,8 +142,8 @@ def take(
     cursor, items = GRAMMARS[name].cursor(task), []
     for token, probability in zip(ids, probabilities, strict=True):
         if token is None:
-            assert cursor.label_due
-            cursor.pass_label()
+            assert cursor.run_due
+            cursor.pass_run()
         else:
             item = cursor.advance(POSITION[name][token], probability)
             items += [] if item is None else [item]
@@ -221,7 +221,7 @@ def test_no_token_stands_for_the_label() -> None:
     cursor = grammar.cursor("detect")
     for b in (1, 1, 2, 2):
         cursor.advance(grammar.first_coordinate + b, 1.0)
-    assert cursor.label_due
+    assert cursor.run_due
     assert not options(grammar, cursor)
     with pytest.raises(ValueError, match="not allowed"):
         cursor.advance(POSITION["paligemma"][END_IDS[0]], 1.0)

@@ -35,7 +35,7 @@ class Pair:
         assert self.rows.state[self.row] == self.alone.state
         assert (self.rows.low[self.row], self.rows.high[self.row]) == self.alone.bounds()
         assert bool(self.rows.ended(row)[0]) == self.alone.ended
-        assert bool(self.rows.label_due(row)[0]) == self.alone.label_due
+        assert bool(self.rows.run_due(row)[0]) == self.alone.run_due
 
     def pick(self) -> int:
         legal = options(self.grammar, self.alone)
@@ -55,10 +55,10 @@ def test_rows_do_not_touch_each_other(name: str, chance: random.Random) -> None:
         for pair in pairs:
             if pair.alone.ended:
                 pair.begin()
-            elif pair.alone.label_due:
-                pair.alone.pass_label()
-                rows.pass_label(pair.row)
-        going = [p for p in pairs if not p.alone.label_due and chance.random() < 0.7]
+            elif pair.alone.run_due:
+                pair.alone.pass_run()
+                rows.pass_run(pair.row)
+        going = [p for p in pairs if not p.alone.run_due and chance.random() < 0.7]
         if not going:
             continue
         positions = [p.pick() for p in going]
@@ -100,12 +100,12 @@ def test_labels_are_seen_one_token_ahead() -> None:
     rows.start(0, "detect")
     row, first = np.array([0]), grammar.first_coordinate
     for count, b in enumerate((1, 1, 2, 2)):
-        assert bool(rows.before_label(row)[0]) == (count == 3)
-        assert not rows.label_due(row)[0]
+        assert bool(rows.before_run(row)[0]) == (count == 3)
+        assert not rows.run_due(row)[0]
         rows.advance(row, np.array([first + b]), np.ones(1))
-    assert rows.label_due(row)[0]
-    assert not GRAMMARS["pointbox"].has_labels
-    assert not GRAMMARS["pointbox"].before_label.any()
+    assert rows.run_due(row)[0]
+    assert not GRAMMARS["pointbox"].has_runs
+    assert not GRAMMARS["pointbox"].before_run.any()
 
 
 @pytest.mark.parametrize("name", GRAMMARS)

@@ -65,8 +65,8 @@ async def test_a_foreign_id_is_the_same_as_an_unknown_one(redis: Redis, settings
 
 
 async def test_use_keeps_and_disuse_ends(redis: Redis, settings: Settings) -> None:
-    store = store_of(redis, settings, replace(ROOM, ttl_s=1.0))
-    used, unused = await kept_id(store, "us", b"used"), await kept_id(store, "us", b"unused")
+    brief, store = store_of(redis, settings, replace(ROOM, ttl_s=4.0)), store_of(redis, settings)
+    used, unused = await kept_id(brief, "us", b"used"), await kept_id(brief, "us", b"unused")
 
     async def gone() -> bool:
         await store.use("us", used)

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from app.intake.addresses import Policy
-from app.intake.fetch import Fetcher
+from app.intake.fetch import MAX_FETCHES, Fetcher
 from app.intake.sources import Remote
 from app.problems import ProblemError
+from tests.admission.fakes import until
 from tests.intake.web import OPEN, PRIVATE, answer, names, web
 
 PICTURE = b"\x89PNG and so on"
@@ -29,7 +32,7 @@ def fetcher(mode: Any = "public", allow: str = f"{OPEN}/32", **changes: Any) -> 
 
 async def refused(fetcher: Fetcher, url: str, within_s: float = 60.0) -> ProblemError:
     with pytest.raises(ProblemError) as caught:
-        await fetcher.fetch(Remote(url), within_s)
+        await fetcher.fetch(Remote(url), "us", within_s)
     assert caught.value.field == "image_url"
     assert caught.value.status in (413, 422)
     assert PRIVATE not in caught.value.detail
@@ -49,7 +52,7 @@ async def test_off_by_default() -> None:
 async def test_a_picture() -> None:
     async with web(picture) as served:
         url = served.url("good.test", "/a b.png?q=1")
-        assert await fetcher().fetch(Remote(url), 60) == PICTURE
+        assert await fetcher().fetch(Remote(url), "us", 60) == PICTURE
         ((path, headers),) = served.seen[OPEN]
     assert path == "/a%20b.png?q=1"
     assert headers["host"] == f"good.test:{served.port}"
@@ -60,7 +63,7 @@ async def test_a_picture() -> None:
 async def test_only_hosts_on_the_list() -> None:
     async with web(picture) as served:
         listed = fetcher("allowlist", f"good.test, {OPEN}/32")
-        assert await listed.fetch(Remote(served.url("good.test")), 60) == PICTURE
+        assert await listed.fetch(Remote(served.url("good.test")), "us", 60) == PICTURE
         other = fetcher("allowlist", f"other.test, {OPEN}/32")
         assert "list of allowed" in (await refused(other, served.url("good.test"))).detail
         assert not served.seen[PRIVATE]
@@ -99,7 +102,10 @@ async def test_a_redirect_to_a_private_host(status: int, host: str) -> None:
         assert not served.seen[PRIVATE]
 
 
-@pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://good.test/", "//", "http://", "gopher:x"])
+@pytest.mark.parametrize(
+    "location",
+    ["file:///etc/passwd", "ftp://good.test/", "//", "http://", "gopher:x", "http://[", "//]", "http://\xff"],
+)
 async def test_redirects_to_what_is_not_http(location: str) -> None:
     async def redirect(path: str, headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
         writer.write(answer(status="302 Go", Location=location))
@@ -117,7 +123,7 @@ async def test_redirects_are_followed_but_not_for_ever() -> None:
         await writer.drain()
 
     async with web(redirect) as served:
-        assert await fetcher().fetch(Remote(served.url("good.test", "/3")), 60) == PICTURE
+        assert await fetcher().fetch(Remote(served.url("good.test", "/3")), "us", 60) == PICTURE
         assert "more than 3 times" in (await refused(fetcher(), served.url("good.test", "/4"))).detail
 
 
@@ -130,7 +136,7 @@ async def test_a_name_that_resolves_differently_the_second_time() -> None:
 
     async with web(redirect) as served:
         rebinding = fetcher(resolve=names(rebind_test=[OPEN, PRIVATE]))
-        assert await rebinding.fetch(Remote(served.url("rebind.test", "/b")), 60) == PICTURE
+        assert await rebinding.fetch(Remote(served.url("rebind.test", "/b")), "us", 60) == PICTURE
         assert len(served.seen[OPEN]) == 1
         rebinding = fetcher(resolve=names(rebind_test=[OPEN, PRIVATE]))
         await refused(rebinding, served.url("rebind.test", "/a"))
@@ -190,7 +196,7 @@ async def test_an_endless_body(claimed: int | None) -> None:
 
     async with web(endless) as served:
         if claimed == 10:
-            assert await fetcher().fetch(Remote(served.url("good.test")), 60) == b"x" * 10
+            assert await fetcher().fetch(Remote(served.url("good.test")), "us", 60) == b"x" * 10
             return
         started = time.monotonic()
         problem = await refused(fetcher(), served.url("good.test"))
@@ -226,10 +232,18 @@ async def test_urls_that_lead_nowhere(url: str) -> None:
     assert (await refused(fetcher(), url)).slug == "invalid-request"
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.text("http:/@[]%.?#\\ \0éß①。0127x-_*&=+;", max_size=30))
+async def test_any_url_is_a_problem_at_worst(text: str) -> None:
+    nowhere = fetcher(resolve=names())
+    for url in (text, f"http://{text}"):
+        assert (await refused(nowhere, url)).slug == "invalid-request"
+
+
 async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
     async with web(picture, OPEN) as served:
         policy = fetcher(allow="127.0.0.0/29", resolve=names(two_test=f"127.0.0.3 {OPEN}"))
-        assert await policy.fetch(Remote(served.url("two.test")), 60) == PICTURE
+        assert await policy.fetch(Remote(served.url("two.test")), "us", 60) == PICTURE
 
 
 async def test_certificates_are_checked_against_the_name() -> None:
@@ -239,26 +253,31 @@ async def test_certificates_are_checked_against_the_name() -> None:
     server.sni_callback = lambda _socket, name, _context: asked.append(name)
     async with web(picture, OPEN, tls=server) as served:
         fetching = fetcher(certificates=trusting, resolve=names(good_test=OPEN, other_test=OPEN))
-        assert await fetching.fetch(Remote(served.url("good.test", scheme="https")), 60) == PICTURE
+        assert await fetching.fetch(Remote(served.url("good.test", scheme="https")), "us", 60) == PICTURE
         assert asked == ["good.test"]
         await refused(fetching, served.url("other.test", scheme="https"))
         await refused(fetcher(), served.url("good.test", scheme="https"))  # signed by nobody known
         assert len(served.seen[OPEN]) == 1
 
 
-async def test_few_at_a_time() -> None:
-    running, most = 0, 0
+async def test_a_tenant_has_few_at_a_time_and_holds_up_nobody_else() -> None:
+    running, most, gate = 0, 0, asyncio.Event()
 
     async def serve(path: str, headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
         nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.05)
-        running -= 1
+        if path == "/held":
+            running += 1
+            most = max(most, running)
+            await gate.wait()
+            running -= 1
         await picture(path, headers, writer)
 
     async with web(serve) as served:
         one = fetcher()
-        fetched = [one.fetch(Remote(served.url("good.test")), 60) for _ in range(40)]
-        assert await asyncio.gather(*fetched) == [PICTURE] * 40
-    assert most <= 16
+        held = Remote(served.url("good.test", "/held"))
+        theirs = [asyncio.create_task(one.fetch(held, "them", 60)) for _ in range(20)]
+        await until(lambda: running == MAX_FETCHES)
+        assert await one.fetch(Remote(served.url("good.test")), "us", 60) == PICTURE
+        gate.set()
+        assert await asyncio.gather(*theirs) == [PICTURE] * 20
+    assert most == MAX_FETCHES

@@ -10,11 +10,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForImageTextToText, AutoProcessor, LogitsProcessor, LogitsProcessorList
+from PIL import Image
+from tokenizers import Tokenizer
+from transformers import (
+    AutoImageProcessor,
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 
 from engine.models.base import Model
 from grammars.grammar import Cursor, Grammar
-from grammars.types import Item, Task
+from grammars.types import Frame, Item, Task
 
 CLOSE = 1e-4
 """Two masked logits nearer than this may change places between shapes."""
@@ -25,51 +35,59 @@ class Reference:
     """Tokens after the prompt, how far the best masked logit was from the next, and the objects they say.
 
     gaps: infinite where only one token was possible.
+    sampled: which tokens were not those of a run.
     """
 
     tokens: list[int]
     gaps: list[float]
     items: list[Item]
+    sampled: list[bool]
+
+
+class Follower(StoppingCriteria):  # type: ignore[misc]
+    """Follows one sequence in the grammar, and stops where its answer ends."""
+
+    def __init__(self, grammar: Grammar, cursor: Cursor, label: Sequence[int], prompt_length: int) -> None:
+        self._position = {int(token): i for i, token in enumerate(grammar.alphabet)}
+        self.cursor, self._label, self._taken = cursor, list(label), prompt_length
+        self.run: list[int] = []
+        self.items: list[Item] = []
+        self.sampled: list[bool] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+        for token in input_ids[0, self._taken :].tolist():
+            self._take(token)
+        self._taken = input_ids.shape[1]
+        return torch.tensor([self.cursor.ended])
+
+    def _take(self, token: int) -> None:
+        self.sampled.append(not self.run)
+        if self.run:
+            assert token == self.run.pop(0)
+            if not self.run:
+                self.cursor.pass_run()
+            return
+        item = self.cursor.advance(self._position[token], 1.0)
+        if item is not None:
+            self.items.append(item)
+        if self.cursor.run_due:
+            self.run = list(self.cursor.run(self._label))
 
 
 class FollowGrammar(LogitsProcessor):  # type: ignore[misc]
-    """Masks everything that state, bounds or a label do not allow; one sequence."""
+    """Masks everything that state, bounds or a run do not allow."""
 
-    def __init__(self, grammar: Grammar, cursor: Cursor, label: Sequence[int], prompt_length: int) -> None:
-        self._ids = torch.from_numpy(grammar.alphabet).long()
-        self._position = {int(token): i for i, token in enumerate(grammar.alphabet)}
-        self._masks, self._first = grammar.masks(), grammar.first_coordinate
-        self._cursor, self._label, self._taken = cursor, list(label), prompt_length
-        self._pending: list[int] = []
+    def __init__(self, grammar: Grammar, follower: Follower) -> None:
+        self._ids, self._follower = torch.from_numpy(grammar.alphabet).long(), follower
         self.gaps: list[float] = []
-        self.items: list[Item] = []
-
-    def take(self, token: int) -> None:
-        if self._pending:
-            assert token == self._pending.pop(0)
-            if not self._pending:
-                self._cursor.pass_label()
-            return
-        item = self._cursor.advance(self._position[token], 1.0)
-        if item is not None:
-            self.items.append(item)
-        if self._cursor.label_due:
-            self._pending = list(self._label)
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        for token in input_ids[0, self._taken :].tolist():
-            self.take(token)
-        self._taken = input_ids.shape[1]
         masked = torch.full_like(scores, -torch.inf)
-        if self._pending:
-            masked[0, self._pending[0]] = 0
+        if self._follower.run:
+            masked[0, self._follower.run[0]] = 0
             self.gaps.append(float("inf"))
             return masked
-        allowed = self._masks[self._cursor.state].copy()
-        low, high = self._cursor.bounds()
-        allowed[self._first : self._first + low] = False
-        allowed[self._first + high + 1 : self._first + 1024] = False
-        ids = self._ids[torch.from_numpy(allowed)]
+        ids = self._ids[torch.from_numpy(self._follower.cursor.allowed())]
         masked[0, ids] = scores[0, ids]
         best = scores[0, ids].topk(min(2, len(ids))).values
         self.gaps.append(float(best[0] - best[1]) if len(ids) > 1 else float("inf"))
@@ -82,14 +100,24 @@ class Stock:
     def __init__(self, folder: Path, model: Model) -> None:
         self._ours = model  # for its grammar; weights, pixels and prompts are read anew
         self._model: Any = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval()
+        self._prepare(folder)
+
+    def _prepare(self, folder: Path) -> None:
         self._processor: Any = AutoProcessor.from_pretrained(folder)
+
+    def frame(self, inputs: dict[str, torch.Tensor]) -> Frame | None:
+        """Of an image, where the numbers of its answers are spelled out."""
+        return None
 
     def inputs(self, task: Task, image: np.ndarray, phrase: str) -> dict[str, torch.Tensor]:
         """As a user of the stock processor would ask, token types as the model was trained with."""
         verb = self._ours.grammar.dialect.prompt(task, phrase).split()[0]
         with warnings.catch_warnings():  # of transformers, about numpy
             warnings.simplefilter("ignore", DeprecationWarning)
-            inputs = dict(self._processor(images=image, text=f"<image>{verb} {phrase}", return_tensors="pt"))
+            picture = Image.fromarray(image)  # whose channels are last however small it is
+            inputs = dict(
+                self._processor(images=picture, text=f"<image>{verb} {phrase}", return_tensors="pt")
+            )
         causal_prompt = self._ours.info.prefix == "image"
         is_image = inputs["input_ids"] == self._model.config.image_token_id
         inputs["token_type_ids"] = (
@@ -102,16 +130,46 @@ class Stock:
         grammar = self._ours.grammar
         inputs = self.inputs(task, image, phrase)
         length = inputs["input_ids"].shape[1]
-        follow = FollowGrammar(grammar, grammar.cursor(task), self._ours.label(phrase), length)
+        cursor = grammar.cursor(task, self.frame(inputs))
+        follower = Follower(grammar, cursor, self._ours.label(phrase), length)
+        follow = FollowGrammar(grammar, follower)
         output = self._model.generate(
             **inputs,
             do_sample=False,
             max_new_tokens=max_tokens,
             logits_processor=LogitsProcessorList([follow]),
+            stopping_criteria=StoppingCriteriaList([follower]),
         )
-        tokens = output[0, length:].tolist()
-        follow.take(tokens[-1])
-        return Reference(tokens, follow.gaps, follow.items)
+        return Reference(output[0, length:].tolist(), follow.gaps, follower.items, follower.sampled)
+
+
+class QwenStock(Stock):
+    """Qwen2.5-VL and Qwen3-VL: the chat is written as text and read by the whole tokenizer."""
+
+    def _prepare(self, folder: Path) -> None:
+        self._images: Any = AutoImageProcessor.from_pretrained(folder)
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._newer = self._model.config.model_type == "qwen3_vl"
+
+    def frame(self, inputs: dict[str, torch.Tensor]) -> Frame:
+        _, rows, columns = inputs["image_grid_thw"][0].tolist()
+        side = self._model.config.vision_config.patch_size
+        return (1000, 1000) if self._newer else (columns * side, rows * side)
+
+    def inputs(self, task: Task, image: np.ndarray, phrase: str) -> dict[str, torch.Tensor]:
+        inputs = dict(self._images(images=image, return_tensors="pt", input_data_format="channels_last"))
+        count = int(inputs["image_grid_thw"].prod()) // 4
+        asked = self._ours.grammar.dialect.prompt(task, phrase)
+        system = "" if self._newer else "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
+        text = (
+            f"{system}<|im_start|>user\n<|vision_start|>{'<|image_pad|>' * count}<|vision_end|>{asked}"
+            f"<|im_end|>\n<|im_start|>assistant\n"
+        )
+        nothing, something = (self._tokenizer.encode(way).ids for way in ("[]", '[{"bbox_2d":['))
+        shared = nothing[: first_difference(nothing, something)]
+        ids = torch.tensor([[*self._tokenizer.encode(text).ids, *shared]])
+        is_image = ids == self._model.config.image_token_id
+        return inputs | {"input_ids": ids, "mm_token_type_ids": is_image.int()}
 
 
 def first_difference(ours: Sequence[int], reference: Sequence[int]) -> int | None:

@@ -29,6 +29,7 @@ from tests.engine.asking import (
     assert_at_rest,
     engine_on,
     items_of,
+    picture,
     places_of,
     tokens_of,
 )
@@ -37,6 +38,14 @@ from tests.models.reference import CLOSE, Reference, Stock, first_difference
 from training.scenes import COLOURS, HELD_OUT, SHAPES, make_query, make_scene
 
 LIMIT, SHORT = 80, 40
+PICTURES = (
+    ((150, 70), "red circle"),
+    ((60, 200), "every blue star"),
+    ((112, 112), "star"),
+    ((1, 90), "red circle"),
+    ((128, 96), "shapes"),
+)
+"""Portrait, landscape, square and a line, height and width; and what is asked of them."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +163,10 @@ def test_public_style(public_folder: Path) -> None:
     model = load_model(str(public_folder), torch.device("cpu"))
     assert model.info.prefix == "prompt"
     assert model.grammar.dialect.name == "paligemma"
-    asked = questions(4)
+    asked = questions(1)
+    asked += [
+        Question(TASKS[i % 2], picture(i, *shape), phrase) for i, (shape, phrase) in enumerate(PICTURES)
+    ]
     asked.append(Question("detect", asked[0].image, "a rather long label, of many words and ½ a hexagon"))
     pairs = referred(public_folder, model, asked, SHORT)
     for schedule in (s for s in SCHEDULES if s[1] == "host"):
@@ -170,6 +182,9 @@ def test_public_style(public_folder: Path) -> None:
             assert same or min(reference.gaps) < CLOSE
             differences += not same
             assert {o.label for o in (*answer.objects, *answer.points)} <= {question.phrase}
+            assert answer.notes == (
+                ("points are the centres of detected boxes",) * (question.task == "point")
+            )
             assert (answer.finish_reason == "stop") == (reference.tokens[-1] == EOS_ID)
         assert_rare(differences, pairs)
 

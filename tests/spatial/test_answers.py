@@ -18,7 +18,7 @@ COORDINATE = st.floats(-0.5, 1.5)
 
 
 def completed(
-    objects: list[ObjectEvent], reasons: list[str], size: tuple[int, int] = (640, 480)
+    objects: list[ObjectEvent], reasons: list[str], size: tuple[int, int] = (640, 480), notes: str = ""
 ) -> Completed:
     return Completed(
         model="tiny",
@@ -27,6 +27,7 @@ def completed(
         objects=objects,
         finish_reasons=reasons,
         metrics=Metrics(queue_ms=1.23456, input_tokens=70),
+        notes=[notes] if notes else [],
     )
 
 
@@ -116,3 +117,10 @@ def test_failures_become_the_problem_they_name() -> None:
     assert (problem.status, problem.slug, problem.field) == (422, "invalid-image", "image")
     assert problem_of(Failure(problem="cancelled", detail=""), {}).status == 503
     assert problem_of(Failure(problem="never heard of", detail=""), {}).slug == "internal"
+
+
+def test_notes_are_told_where_there_are_some() -> None:
+    done = completed([], ["stop"], notes="points are the centres of detected boxes")
+    answer = build_answer("point", done, request_id="r", phrases=["cat"], units="normalized")
+    assert json.loads(msgspec.json.encode(answer))["notes"] == ["points are the centres of detected boxes"]
+    assert "notes" not in json.loads(msgspec.json.encode(detect([], ["stop"])))

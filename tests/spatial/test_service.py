@@ -24,15 +24,21 @@ from app.settings import Settings
 from app.spatial.service import with_silences
 
 
-async def slow_pair() -> AsyncIterator[str]:
-    yield "first"
-    await asyncio.sleep(0.25)
-    yield "second"
-
-
 async def test_silences_are_filled_and_nothing_is_lost() -> None:
-    events = [event async for event in with_silences(slow_pair(), 0.1)]
-    assert events == ["first", None, None, "second"]
+    heard = asyncio.Event()
+
+    async def pair() -> AsyncIterator[str]:
+        yield "first"
+        await heard.wait()
+        yield "second"
+
+    events: list[str | None] = []
+    async for event in with_silences(pair(), 0.05):
+        events.append(event)
+        if events.count(None) == 2:
+            heard.set()
+    assert events[:3] == ["first", None, None]
+    assert [event for event in events if event] == ["first", "second"]
 
 
 async def test_leaving_early_ends_the_source() -> None:
@@ -72,12 +78,13 @@ class Queue:
 
     def __init__(self) -> None:
         self.alive = True
+        self.others: list[WorkerModel] = []
         self.asked: list[str] = []
 
     async def models(self, max_age_s: float) -> list[WorkerModel]:
         tasks = ["detect", "point"]
         mine = WorkerModel(name="mine", family="x", revision="0", tasks=tasks, workers=1, capacity=8, load=0)
-        return [mine] if self.alive else []
+        return [mine, *self.others] if self.alive else []
 
     async def submit(self, *, model: str, **_: Any) -> Ticket:
         self.asked.append(model)
@@ -100,6 +107,16 @@ async def test_the_default_model_keeps_its_name_while_its_worker_starts_again() 
     queue.alive = False
     await ask(inference)
     assert queue.asked == ["mine", "mine"]
+
+
+async def test_a_task_that_a_model_lacks_names_the_models_that_have_it() -> None:
+    queue = Queue()
+    numbers = {"family": "x", "revision": "0", "workers": 1, "capacity": 8, "load": 0}
+    queue.others = [WorkerModel(name="pointer", tasks=["point"], **numbers)]  # type: ignore[arg-type]
+    inference = Inference(cast(AdmissionClient, queue), Settings(model="/models/mine"))
+    with pytest.raises(ProblemError, match=r"pointer does not detect\. Models that do: mine") as refused:
+        await ask(inference, "pointer")
+    assert (refused.value.slug, refused.value.field) == ("unsupported-task", "model")
 
 
 async def test_who_names_no_model_is_not_told_that_it_is_unknown() -> None:

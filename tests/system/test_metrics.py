@@ -75,7 +75,13 @@ async def test_the_figures_of_an_engine(api: Api, start_work: Callable[..., Awai
     await until(published)
     seen = read(await api.client.get("/metrics"))
     who = f"tiny,{work.feeder.id}"
-    for figure in ("steps_total", "prefill_tokens_total", "decode_tokens_total", "idle_seconds_total"):
+    for figure in (
+        "steps_total",
+        "prefill_tokens_total",
+        "decode_tokens_total",
+        "idle_seconds_total",
+        "device_seconds_total",
+    ):
         assert f"pointbox_engine_{figure}{{{who}}}" in seen
     assert {f"pointbox_engine_pages{{tiny,{state},{work.feeder.id}}}" for state in ("free", "held")} <= set(
         seen

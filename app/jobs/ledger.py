@@ -1,0 +1,207 @@
+"""The rows of jobs: who may run one, how far it is, how it ended."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from dataclasses import dataclass
+
+import msgspec
+from sqlalchemy import ColumnElement, func, or_, select, update
+
+from app.access.caller import Caller
+from app.db.database import Database
+from app.db.models import Job, JobShard
+from app.jobs.records import JobSpec, Plan, ShardCount
+from app.jobs.schemas import JobRequest
+
+LEASE_S = 30.0
+OPEN = ("queued", "running")
+ENDED = ("completed", "failed", "cancelled")
+
+
+class LeaseLost(Exception):
+    """Somebody else runs this job, or nobody may: whoever notices stops at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobCounts:
+    """Sums over the shards that are done."""
+
+    shards: int
+    images: int
+    errors: int
+    objects: int
+
+
+class Ledger:
+    """Jobs belong to tenants: what is another tenant's is not found."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, request: JobRequest, caller: Caller) -> Job:
+        """A new job, queued."""
+        job = Job(
+            id=uuid.uuid4().hex,
+            tenant=caller.tenant,
+            key_id=caller.key_id or "",
+            state="queued",
+            reason="",
+            request=msgspec.json.encode(request).decode(),
+            webhook=request.webhook,
+            started_images=0,
+            open_images=0,
+            open_errors=0,
+            created_at=_now(),
+        )
+        async with self._database.session() as session, session.begin():
+            session.add(job)
+        return job
+
+    async def find(self, job_id: str, tenant: str) -> Job | None:
+        async with self._database.session() as session:
+            query = select(Job).where(Job.id == job_id, Job.tenant == tenant)
+            job: Job | None = await session.scalar(query)
+        return job
+
+    async def listed(self, tenant: str, limit: int, before: Job | None) -> list[Job]:
+        """Newest first, those older than `before`."""
+        query = select(Job).where(Job.tenant == tenant)
+        if before is not None:
+            older = or_(
+                Job.created_at < before.created_at,
+                (Job.created_at == before.created_at) & (Job.id < before.id),
+            )
+            query = query.where(older)
+        query = query.order_by(Job.created_at.desc(), Job.id.desc()).limit(limit)
+        async with self._database.session() as session:
+            return list(await session.scalars(query))
+
+    async def counts(self, job_id: str) -> JobCounts:
+        columns = (
+            func.count(),
+            func.coalesce(func.sum(JobShard.images), 0),
+            func.coalesce(func.sum(JobShard.errors), 0),
+            func.coalesce(func.sum(JobShard.objects), 0),
+        )
+        query = select(*columns).where(JobShard.job_id == job_id, JobShard.done)
+        async with self._database.session() as session:
+            row = (await session.execute(query)).one()
+        return JobCounts(*(int(value) for value in row))
+
+    async def cancel(self, job: Job) -> bool:
+        """Whether it was open; its runner stops when it next looks."""
+        changes = {"state": "cancelled", "reason": "", "ended_at": _now(), "lease_owner": None}
+        return await self._change(job.id, Job.state.in_(OPEN), changes)
+
+    async def resume(self, job: Job) -> bool:
+        """Whether it had stopped before its end; it is queued again."""
+        changes = {"state": "queued", "reason": "", "ended_at": None, "lease_until": None}
+        return await self._change(job.id, Job.state.in_(("failed", "cancelled")), changes)
+
+    # --- for runners ---------------------------------------------------------------------------------
+
+    async def take(self, owner: str) -> Job | None:
+        """The oldest job that nobody runs, now this owner's for LEASE_S; None when there is none."""
+        free = or_(Job.lease_until.is_(None), Job.lease_until < _now())
+        oldest = select(Job).where(Job.state.in_(OPEN), free).order_by(Job.created_at).limit(1)
+        async with self._database.session() as session:
+            job = await session.scalar(oldest)
+        if job is None:
+            return None
+        done = await self.counts(job.id)
+        changes = {
+            "state": "running",
+            "lease_owner": owner,
+            "lease_until": _lease(),
+            "started_at": _now(),
+            "started_images": done.images,
+            "open_images": 0,
+            "open_errors": 0,
+        }
+        taken = await self._change(job.id, Job.state.in_(OPEN) & free, changes)
+        return job if taken else None
+
+    async def renew(self, job_id: str, owner: str, images: int = 0, errors: int = 0) -> None:
+        """With the counts of the shard that is being answered.  Raises LeaseLost."""
+        changes = {"lease_until": _lease(), "open_images": images, "open_errors": errors}
+        await self._as_owner(job_id, owner, changes)
+
+    async def planned(self, job_id: str, owner: str, plan: Plan) -> None:
+        """Raises LeaseLost."""
+        changes = {
+            "spec": msgspec.json.encode(plan.spec).decode(),
+            "images": plan.images,
+            "shards": plan.shards,
+            "lease_until": _lease(),
+        }
+        await self._as_owner(job_id, owner, changes)
+
+    async def begun(self, job_id: str, owner: str, shard: int) -> None:
+        """Counts an attempt.  Raises LeaseLost."""
+        await self.renew(job_id, owner)
+        async with self._database.session() as session, session.begin():
+            row = await session.get(JobShard, (job_id, shard))
+            if row is None:
+                row = JobShard(
+                    job_id=job_id, number=shard, attempts=0, done=False, images=0, errors=0, objects=0
+                )
+                session.add(row)
+            row.attempts += 1
+
+    async def finished(self, job_id: str, owner: str, shard: int, count: ShardCount) -> None:
+        """Also for a shard that somebody began who could not say that it was done.  Raises LeaseLost."""
+        await self.renew(job_id, owner)
+        async with self._database.session() as session, session.begin():
+            await session.execute(
+                update(JobShard)
+                .where(JobShard.job_id == job_id, JobShard.number == shard)
+                .values(done=True, images=count.images, errors=count.errors, objects=count.objects)
+            )
+
+    async def ended(self, job_id: str, owner: str, state: str, reason: str = "") -> None:
+        """Raises LeaseLost."""
+        changes = {
+            "state": state,
+            "reason": reason[:1000],
+            "ended_at": _now(),
+            "lease_owner": None,
+            "lease_until": None,
+        }
+        await self._as_owner(job_id, owner, changes)
+
+    async def put_back(self, job_id: str, owner: str, reason: str, after_s: float) -> None:
+        """Nobody takes it for so long.  Raises LeaseLost."""
+        until = _now() + datetime.timedelta(seconds=after_s)
+        changes = {"state": "queued", "reason": reason[:1000], "lease_owner": None, "lease_until": until}
+        await self._as_owner(job_id, owner, changes)
+
+    async def shards_done(self, job_id: str) -> set[int]:
+        query = select(JobShard.number).where(JobShard.job_id == job_id, JobShard.done)
+        async with self._database.session() as session:
+            return set(await session.scalars(query))
+
+    async def _as_owner(self, job_id: str, owner: str, changes: dict[str, object]) -> None:
+        mine = (Job.lease_owner == owner) & (Job.state == "running")
+        if not await self._change(job_id, mine, changes):
+            raise LeaseLost
+
+    async def _change(self, job_id: str, condition: ColumnElement[bool], changes: dict[str, object]) -> bool:
+        statement = update(Job).where(Job.id == job_id, condition).values(**changes)
+        async with self._database.session() as session, session.begin():
+            result = await session.execute(statement.execution_options(synchronize_session=False))
+        return bool(result.rowcount)  # type: ignore[attr-defined]
+
+
+def spec_of(job: Job) -> JobSpec | None:
+    """With the revision that its results come from; None before it is planned."""
+    return None if job.spec is None else msgspec.json.decode(job.spec, type=JobSpec)
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def _lease() -> datetime.datetime:
+    return _now() + datetime.timedelta(seconds=LEASE_S)

@@ -1,0 +1,71 @@
+"""The words for a source or a destination on the command line -> a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.jobs.errors import JobError
+from app.jobs.s3 import S3Store
+from app.jobs.stores import FolderStore, Store
+
+MANIFESTS = (".jsonl", ".csv")
+
+
+@dataclass(frozen=True, slots=True)
+class S3Options:
+    """How S3 servers are reached; see `S3Store`."""
+
+    endpoint: str | None = None
+    path_style: bool = False
+    allow_http: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A store, and the key of a manifest in it where the place was one."""
+
+    store: Store
+    manifest: str | None = None
+
+
+def source(text: str, options: S3Options) -> Place:
+    """`s3://bucket/prefix`, a folder, or a manifest (.jsonl, .csv) in either.  Raises JobError."""
+    if not text.lower().endswith(MANIFESTS):
+        if "://" not in text and not Path(text).expanduser().is_dir():
+            raise JobError(f"there is no folder {text}")
+        return Place(destination(text, options))
+    parent, _, name = text.rpartition("/")
+    if text.startswith("s3://") and parent == "s3:/":
+        raise JobError(f"{text} names a bucket, not a manifest in one")
+    if not text.startswith("s3://") and not Path(text).is_file():
+        raise JobError(f"there is no manifest {text}")
+    return Place(destination(parent or ("/" if text.startswith("/") else "."), options), name)
+
+
+def destination(text: str, options: S3Options) -> Store:
+    """`s3://bucket/prefix` or a folder.  Raises JobError."""
+    scheme, mark, rest = text.partition("://")
+    if not mark:
+        return FolderStore(Path(text).expanduser().absolute())
+    if scheme != "s3":
+        raise JobError(f"{text} is neither a folder nor s3://bucket/prefix")
+    bucket, _, prefix = rest.partition("/")
+    if not bucket:
+        raise JobError(f"{text} names no bucket")
+    if prefix and not prefix.endswith("/"):
+        prefix += "/"
+    return S3Store(
+        bucket,
+        prefix,
+        endpoint=options.endpoint,
+        path_style=options.path_style,
+        allow_http=options.allow_http,
+    )
+
+
+def check_apart(source: Store, target: Store) -> None:
+    """Raises JobError for results inside the source: the next job would take them for images."""
+    inner, outer = (url.rstrip("/") + "/" for url in (target.url, source.url))
+    if inner.startswith(outer):
+        raise JobError(f"the results would lie inside the source {source.url}: choose another --out")

@@ -1,0 +1,185 @@
+"""Runs the jobs of a service, one after the other, beside a worker's engine."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import suppress
+
+import structlog
+
+from app.admission.client import AdmissionClient
+from app.admission.errors import AdmissionError
+from app.admission.messages import WorkerModel
+from app.db.database import DATABASE_ERRORS
+from app.db.models import Job
+from app.jobs.errors import JobError, StoreAway
+from app.jobs.ledger import LEASE_S, LeaseLost, Ledger
+from app.jobs.named import Stores
+from app.jobs.queued import QueueAnswerer
+from app.jobs.records import JobSpec, Plan
+from app.jobs.reports import request_of
+from app.jobs.running import count_shard, finish, open_plan, shards_left
+from app.jobs.schemas import JobRequest
+from app.jobs.shards import ShardRunner
+from app.jobs.stores import Store
+from app.jobs.webhook import Webhooks
+
+IDLE_S = 1.0
+"""Between two looks for a job."""
+BEAT_S = LEASE_S / 6
+AWAY_S = 30.0
+"""A job whose store or model is away is tried again after this long."""
+
+log = structlog.get_logger(__name__)
+
+
+class JobRunner:
+    """One in a worker process; takes any job that nobody runs, also those of runners that died."""
+
+    def __init__(
+        self, ledger: Ledger, stores: Stores, client: AdmissionClient, webhooks: Webhooks, default_model: str
+    ) -> None:
+        self._ledger, self._stores, self._client = ledger, stores, client
+        self._webhooks, self._default_model = webhooks, default_model
+        self._owner = secrets.token_hex(8)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop`; what is under way then is left to another runner, its current shard unfinished."""
+        while not stop.is_set():
+            worked = False
+            try:
+                worked = await self._next(stop)
+            except (*DATABASE_ERRORS, AdmissionError) as error:
+                log.warning("jobs wait", error=type(error).__name__)
+            if not worked:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), IDLE_S)
+
+    async def _next(self, stop: asyncio.Event) -> bool:
+        """Run one job as far as it goes; whether there was one."""
+        job = await self._ledger.take(self._owner)
+        if job is None:
+            return False
+        log.info("a job is taken", job=job.id)
+        work = asyncio.create_task(self._work(job))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            if not work.done():
+                work.cancel()
+                await asyncio.wait({work})
+                with suppress(LeaseLost):
+                    await self._ledger.put_back(job.id, self._owner, "", 0.0)
+        if not work.cancelled():
+            work.result()
+        return True
+
+    async def _work(self, job: Job) -> None:
+        try:
+            await self._whole(job)
+        except LeaseLost:
+            log.info("a job is no longer ours", job=job.id)
+            return
+        except StoreAway as error:
+            await self._settle(self._ledger.put_back(job.id, self._owner, str(error), AWAY_S))
+            return
+        except JobError as error:
+            await self._settle(self._ledger.ended(job.id, self._owner, "failed", str(error)))
+        await self._webhooks.tell(job)
+
+    async def _settle(self, change: object) -> None:
+        with suppress(LeaseLost):
+            await change  # type: ignore[misc]
+
+    async def _whole(self, job: Job) -> None:
+        """From plan to summary.  Raises LeaseLost, JobError, StoreAway."""
+        request = request_of(job)
+        source = self._stores.open(request.source)
+        target = self._stores.open(request.out).within(job.id)
+        model = await self._model(request.model)
+        spec = _spec(request, source, model)
+        plan = await asyncio.to_thread(open_plan, job.id, spec, source, target)
+        await self._ledger.planned(job.id, self._owner, plan)
+        left = await self._left(job, plan, target)
+        answerer = QueueAnswerer(self._client, job.tenant, job.key_id, 2 * max(1, model.capacity))
+        await self._shards(job, plan, left, source, target, answerer)
+        await asyncio.to_thread(finish, plan, target)
+        await self._ledger.ended(job.id, self._owner, "completed")
+
+    async def _left(self, job: Job, plan: Plan, target: Store) -> list[int]:
+        """Shards without results; those whose runner died before it could say so are booked."""
+        left = await asyncio.to_thread(shards_left, plan, target)
+        booked = await self._ledger.shards_done(job.id)
+        for number in sorted(set(range(plan.shards)) - set(left) - booked):
+            count = await asyncio.to_thread(count_shard, target, number)
+            await self._ledger.begun(job.id, self._owner, number)
+            await self._ledger.finished(job.id, self._owner, number, count)
+        return left
+
+    async def _shards(
+        self,
+        job: Job,
+        plan: Plan,
+        left: list[int],
+        source: Store,
+        target: Store,
+        answerer: QueueAnswerer,
+    ) -> None:
+        counts = {"images": 0, "errors": 0}
+
+        async def begin(shard: int) -> None:
+            counts.update(images=0, errors=0)
+            await self._ledger.begun(job.id, self._owner, shard)
+
+        def image(good: bool) -> None:
+            counts["images"] += 1
+            counts["errors"] += not good
+
+        async def work() -> None:
+            runner = ShardRunner(plan.spec, source, target, answerer, begin, image)
+            async for number, count in runner.run(left):
+                counts.update(images=0, errors=0)
+                await self._ledger.finished(job.id, self._owner, number, count)
+
+        async def beat() -> None:
+            while True:
+                await asyncio.sleep(BEAT_S)
+                await self._ledger.renew(job.id, self._owner, **counts)
+
+        tasks = {asyncio.create_task(work()), asyncio.create_task(beat())}
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _model(self, name: str | None) -> WorkerModel:
+        """Raises StoreAway while no worker has it: it may come back."""
+        models = {model.name: model for model in await self._client.models()}
+        if name is None:
+            name = self._default_model if self._default_model in models else min(models, default="")
+        if name not in models:
+            raise StoreAway(f"no worker serves the model {name!r}")
+        return models[name]
+
+
+def _spec(request: JobRequest, source: Store, model: WorkerModel) -> JobSpec:
+    return JobSpec(
+        source=source.url,
+        manifest=request.source.manifest,
+        task=request.task,
+        phrases=request.objects,
+        model=model.name,
+        revision=model.revision,
+        max_objects=request.max_objects,
+        min_score=request.min_score,
+        dedupe=request.dedupe,
+        format=request.format,
+        shard_size=request.shard_size,
+    )

@@ -1,0 +1,80 @@
+"""What callers ask and are told about jobs over HTTP. `/v1` only ever gains fields."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from app.jobs.records import Format
+from app.spatial.schemas import MAX_NAME_CHARS, MAX_PHRASES, ObjectCount, Task
+
+State = Literal["queued", "running", "completed", "failed", "cancelled"]
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
+Prefix = Annotated[str, Meta(max_length=1024)]
+
+
+class StorePlace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A store of the server's configuration, and a folder in it."""
+
+    store: Name
+    prefix: Prefix = ""
+
+
+class SourcePlace(StorePlace, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`manifest`: a .jsonl or .csv file below the prefix that names the images, and their phrases."""
+
+    manifest: Annotated[str, Meta(max_length=1024)] | None = None
+
+
+class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job as JSON."""
+
+    source: SourcePlace
+    out: StorePlace
+    """Results go to the folder `{job id}/` below it."""
+    task: Task = "detect"
+    objects: Annotated[list[str], Meta(max_length=MAX_PHRASES)] = []
+    """Asked about every image for which a manifest names no phrases."""
+    model: Name | None = None
+    max_objects: ObjectCount = 50
+    min_score: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    dedupe: bool = True
+    format: Format = "jsonl"
+    shard_size: Annotated[int, Meta(ge=1, le=10_000)] = 500
+    webhook: Annotated[str, Meta(max_length=2000)] | None = None
+    """Gets the job as a POST when it has ended."""
+
+
+class JobProgress(Struct, frozen=True, kw_only=True):
+    """`images` counts all of the plan, `done` those with a result or an error."""
+
+    images: int | None
+    done: int
+    errors: int
+    objects: int
+    images_per_s: float | None
+    seconds_left: float | None
+
+
+class JobInfo(Struct, frozen=True, kw_only=True):
+    """A job and how far it is."""
+
+    id: str
+    state: State
+    reason: str
+    request: JobRequest
+    model: str | None
+    revision: str | None
+    progress: JobProgress
+    created_at: datetime.datetime
+    started_at: datetime.datetime | None
+    ended_at: datetime.datetime | None
+
+
+class JobList(Struct, frozen=True, kw_only=True):
+    """Newest first. `next` goes into `before` for those that are older."""
+
+    jobs: list[JobInfo]
+    next: str | None

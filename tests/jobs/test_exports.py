@@ -1,0 +1,159 @@
+"""The formats of other tools, and manifests."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from app.jobs.errors import JobError
+from app.jobs.exports import check_format
+from app.jobs.planning import make_plan, read_items
+from app.jobs.records import Format, JobSpec, Result, to_lines
+from app.jobs.running import finish
+from app.jobs.shards import errors_name, results_name
+from app.jobs.stores import FolderStore
+from app.spatial.schemas import Box, ImageInfo, PhraseInfo, Point, Task
+
+SIZE = ImageInfo(width=200, height=100)
+BOX = Box(x_min=0.1, y_min=0.2, x_max=0.5, y_max=0.6, label="dog", phrase_index=0, score=0.75)
+CAT = Box(x_min=0.0, y_min=0.0, x_max=1.0, y_max=1.0, label="cat", phrase_index=1, score=0.5)
+SPOT = Point(x=0.25, y=0.5, label="dog", phrase_index=0, score=0.75)
+
+
+def spec_of(task: Task, form: Format, **more: object) -> JobSpec:
+    given = {
+        "source": "s3://pets/in/",
+        "task": task,
+        "phrases": ["dog", "bird"],
+        "model": "m",
+        "revision": "r",
+    }
+    return JobSpec(format=form, **(given | more))  # type: ignore[arg-type]
+
+
+def exported(tmp_path: Path, spec: JobSpec, results: list[Result], name: str) -> bytes:
+    """What a job with these results writes."""
+    source, target = FolderStore(tmp_path / "in"), FolderStore(tmp_path / "out")
+    for result in results:
+        source.put(result.key, b"x")
+    plan = make_plan("job", spec, source, target)
+    target.put(results_name(0), to_lines(results))
+    target.put(errors_name(0), b"")
+    finish(plan, target)
+    return target.get(name)[0]
+
+
+def boxes(key: str, *found: Box) -> Result:
+    phrases = [PhraseInfo(object=box.label, finish_reason="stop", truncated=False) for box in found]
+    return Result(key=key, image=SIZE, objects=list(found), phrases=phrases)
+
+
+def test_coco(tmp_path: Path) -> None:
+    results = [boxes("a.jpg", BOX, CAT), boxes("sub/b.png"), boxes("c.jpg", BOX)]
+    coco = json.loads(exported(tmp_path, spec_of("detect", "coco"), results, "coco.json"))
+    assert coco["categories"] == [
+        {"id": 1, "name": "dog"},
+        {"id": 2, "name": "bird"},
+        {"id": 3, "name": "cat"},
+    ]
+    assert coco["images"][1] == {"id": 2, "file_name": "sub/b.png", "width": 200, "height": 100}
+    assert [(a["id"], a["image_id"], a["category_id"]) for a in coco["annotations"]] == [
+        (1, 1, 1),
+        (2, 1, 3),
+        (3, 3, 1),
+    ]
+    assert coco["annotations"][0]["bbox"] == pytest.approx([20, 20, 80, 40])
+    assert coco["annotations"][0]["area"] == pytest.approx(3200)
+    assert coco["annotations"][0]["score"] == 0.75
+
+
+def test_coco_points(tmp_path: Path) -> None:
+    result = Result(key="a.jpg", image=SIZE, points=[SPOT], phrases=[])
+    coco = json.loads(exported(tmp_path, spec_of("point", "coco"), [result], "coco.json"))
+    assert coco["annotations"][0]["keypoints"] == [50, 50, 2]
+    assert coco["categories"][0]["keypoints"] == ["point"]
+
+
+def test_coco_without_an_object(tmp_path: Path) -> None:
+    coco = json.loads(exported(tmp_path, spec_of("detect", "coco"), [boxes("a.jpg")], "coco.json"))
+    assert (len(coco["images"]), coco["annotations"]) == (1, [])
+
+
+def test_yolo(tmp_path: Path) -> None:
+    results = [boxes("a.jpg", BOX, CAT), boxes("a.png"), boxes("sub/b.jpg", CAT)]
+    with zipfile.ZipFile(
+        BytesIO(exported(tmp_path, spec_of("detect", "yolo"), results, "yolo.zip"))
+    ) as files:
+        assert set(files.namelist()) == {"labels/a.txt", "labels/a.png.txt", "labels/sub/b.txt", "data.yaml"}
+        first = files.read("labels/a.txt").decode().splitlines()
+        assert first == ["0 0.300000 0.400000 0.400000 0.400000", "2 0.500000 0.500000 1.000000 1.000000"]
+        assert files.read("labels/a.png.txt") == b""
+        assert '  2: "cat"' in files.read("data.yaml").decode()
+
+
+def test_yolo_has_no_points() -> None:
+    with pytest.raises(JobError, match="boxes, not points"):
+        check_format("yolo", "point")
+
+
+@pytest.mark.parametrize("task", ["detect", "point"])
+def test_label_studio(tmp_path: Path, task: Task) -> None:
+    result = (
+        boxes("a.jpg", BOX)
+        if task == "detect"
+        else Result(key="a.jpg", image=SIZE, points=[SPOT], phrases=[])
+    )
+    (entry,) = json.loads(exported(tmp_path, spec_of(task, "labelstudio"), [result], "labelstudio.json"))
+    assert entry["data"] == {"image": "s3://pets/in/a.jpg"}
+    (region,) = entry["predictions"][0]["result"]
+    kind = "rectanglelabels" if task == "detect" else "keypointlabels"
+    assert (region["type"], region["value"][kind]) == (kind, ["dog"])
+    assert (region["value"]["x"], region["value"]["y"]) == pytest.approx(
+        (10, 20) if task == "detect" else (25, 50)
+    )
+
+
+def planned(tmp_path: Path, name: str, text: str, phrases: list[str]) -> dict[str, list[str] | None]:
+    source, target = FolderStore(tmp_path), FolderStore(tmp_path / "out")
+    source.put(name, text.encode())
+    make_plan("job", spec_of("detect", "jsonl", manifest=name, phrases=phrases), source, target)
+    return {item.key: item.phrases for item in read_items(target, 0)}
+
+
+def test_a_manifest_of_json_lines(tmp_path: Path) -> None:
+    rows = (
+        {"image": "a.jpg", "phrases": ["dog", "cat"]},
+        {"image": "b ü.jpg"},
+        {"image": "a.jpg", "phrases": ["dog", "ball"]},
+    )
+    text = "\n\n".join(map(json.dumps, rows))
+    assert planned(tmp_path, "list.jsonl", text, ["bird"]) == {
+        "a.jpg": ["dog", "cat", "ball"],
+        "b ü.jpg": None,
+    }
+
+
+def test_a_manifest_of_comma_separated_values(tmp_path: Path) -> None:
+    text = '\ufeffimage,phrase\r\n"a, b.jpg",dog\r\n"a, b.jpg",cat\r\nc.jpg,dog\r\n'
+    assert planned(tmp_path, "list.csv", text, []) == {"a, b.jpg": ["dog", "cat"], "c.jpg": ["dog"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("m.jsonl", "nonsense", "line 1"),
+        ("m.jsonl", '{"image": "a.jpg", "phrase": "dog"}', "unknown field `phrase`"),
+        ("m.jsonl", '{"image": "a.jpg"}', "line 1: Between 1 and 32 phrases"),
+        ("m.jsonl", '{"image": "a.jpg", "phrases": [" "]}', "must not be blank"),
+        ("m.csv", "file,phrase\na.jpg,dog\n", "no column image"),
+        ("m.csv", "image,phrase\n,dog\n", "line 2: the image has no name"),
+        ("m.csv", "image\na.jpg\n", "Between 1 and 32 phrases"),
+    ],
+)
+def test_a_manifest_with_a_mistake(tmp_path: Path, name: str, text: str, reason: str) -> None:
+    with pytest.raises(JobError, match=reason):
+        planned(tmp_path, name, text, [])

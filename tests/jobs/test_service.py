@@ -1,0 +1,233 @@
+"""Jobs over HTTP: submitted, run beside an engine, watched, cancelled, resumed, read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.jobs.opening import jobs_beside
+from app.settings import Settings, SettingsError
+from tests.access.serving import Api, serving
+from tests.admission.fakes import PATIENCE_S, FakeEngine, Work, until
+from tests.intake.pictures import encode, plain
+
+PICTURE = encode(plain(), "PNG")
+ASKED = {"source": {"store": "in"}, "out": {"store": "out"}, "objects": ["cat"], "shard_size": 5}
+
+
+@dataclass
+class Jobs:
+    """A service with two stores and, while `runs` is awaited, a runner."""
+
+    api: Api
+    settings: Settings
+    root: Path
+
+    def fill(self, count: int) -> set[str]:
+        """That many pictures."""
+        (self.root / "in").mkdir(exist_ok=True)
+        keys = {f"{number:03} #ü.png" for number in range(count)}
+        for key in keys:
+            (self.root / "in" / key).write_bytes(PICTURE)
+        return keys
+
+    async def submit(self, **changes: Any) -> httpx.Response:
+        return await self.api.client.post("/v1/jobs", json=ASKED | changes)
+
+    async def show(self, job: str) -> dict[str, Any]:
+        return (await self.api.client.get(f"/v1/jobs/{job}")).json()  # type: ignore[no-any-return]
+
+    async def in_state(self, job: str, *states: str) -> dict[str, Any]:
+        async with asyncio.timeout(2 * PATIENCE_S):
+            while (shown := await self.show(job))["state"] not in states:
+                await asyncio.sleep(0.1)
+        return shown
+
+    async def lines(self, job: str, what: str, **query: int) -> list[dict[str, Any]]:
+        answer = await self.api.client.get(f"/v1/jobs/{job}/{what}", params=query)
+        assert answer.status_code == 200, answer.text
+        return [json.loads(line) for line in answer.text.splitlines()]
+
+
+@pytest.fixture
+async def jobs(
+    settings: Settings, tmp_path: Path, start_work: Callable[..., Awaitable[Work]]
+) -> AsyncIterator[Jobs]:
+    stores = {
+        "in": {"url": str(tmp_path / "in")},
+        "out": {"url": str(tmp_path / "out"), "write": True},
+        "theirs": {"url": str(tmp_path / "theirs"), "write": True, "tenants": ["acme"]},
+    }
+    changed = replace(settings, auth="off", data_dir=str(tmp_path / "data"), stores=json.dumps(stores))
+    await start_work(FakeEngine())
+    async with serving(changed) as api:
+        yield Jobs(api, changed, tmp_path)
+
+
+@pytest.fixture
+async def running(jobs: Jobs) -> AsyncIterator[Jobs]:
+    stop = asyncio.Event()
+    ready = asyncio.Event()
+
+    async def run() -> None:
+        async with jobs_beside(jobs.settings, stop):
+            ready.set()
+            await stop.wait()
+
+    task = asyncio.create_task(run())
+    await ready.wait()
+    yield jobs
+    stop.set()
+    await task
+
+
+async def test_a_job_from_submission_to_results(running: Jobs) -> None:
+    keys = running.fill(12)
+    (running.root / "in" / "bad.png").write_bytes(b"nonsense")
+    (running.root / "in" / "empty.png").write_bytes(b"")
+    submitted = await running.submit(format="coco")
+    assert submitted.status_code == 201
+    job = submitted.json()
+    assert (job["state"], job["progress"]["done"]) == ("queued", 0)
+    ended = await running.in_state(job["id"], "completed", "failed")
+    assert (ended["state"], ended["reason"]) == ("completed", "")
+    assert (ended["progress"]["images"], ended["progress"]["done"], ended["progress"]["errors"]) == (
+        14,
+        14,
+        2,
+    )
+    results, errors = await running.lines(job["id"], "results"), await running.lines(job["id"], "errors")
+    assert Counter(line["key"] for line in results) == Counter(keys)
+    assert Counter(line["key"] for line in errors) == Counter(["bad.png", "empty.png"])
+    assert sum(len(line["objects"]) for line in results) == ended["progress"]["objects"] > 0
+    first = await running.lines(job["id"], "results", shard=0)
+    assert results[: len(first)] == first
+    written = {path.name for path in (running.root / "out" / job["id"]).iterdir() if path.is_file()}
+    assert written == {"plan.json", "summary.json", "index.json", "errors.jsonl", "coco.json"}
+    assert (
+        await running.api.client.get(f"/v1/jobs/{job['id']}/results", params={"shard": 99})
+    ).status_code == 404
+
+
+async def test_cancelled_and_resumed(jobs: Jobs) -> None:
+    jobs.fill(10)
+    job = (await jobs.submit()).json()["id"]
+    cancelled = await jobs.api.client.post(f"/v1/jobs/{job}/cancel")
+    assert (cancelled.status_code, cancelled.json()["state"]) == (200, "cancelled")
+    again = await jobs.api.client.post(f"/v1/jobs/{job}/resume")
+    assert again.json()["state"] == "queued"
+    stop = asyncio.Event()
+    async with jobs_beside(jobs.settings, stop):
+        ended = await jobs.in_state(job, "completed", "failed")
+        stop.set()
+    assert ended["progress"]["done"] == 10
+    for action in ("cancel", "resume"):  # it is over, and stays so
+        after = await jobs.api.client.post(f"/v1/jobs/{job}/{action}")
+        assert after.json()["state"] == "completed"
+
+
+async def test_a_runner_goes_on_where_another_stopped(jobs: Jobs) -> None:
+    keys = jobs.fill(30)
+    job = (await jobs.submit()).json()["id"]
+    stop = asyncio.Event()
+    async with jobs_beside(jobs.settings, stop):
+        await until(lambda: (jobs.root / "out" / job / "results" / "00001.jsonl").exists())
+        stop.set()
+    shards = jobs.root / "out" / job / "results"
+    done = {path.name: path.stat().st_mtime_ns for path in shards.iterdir()}
+    assert (await jobs.show(job))["state"] in ("queued", "completed")
+    stop = asyncio.Event()
+    async with jobs_beside(jobs.settings, stop):
+        await jobs.in_state(job, "completed")
+        stop.set()
+    assert done.items() <= {path.name: path.stat().st_mtime_ns for path in shards.iterdir()}.items()
+    assert Counter(line["key"] for line in await jobs.lines(job, "results")) == Counter(keys)
+
+
+async def test_a_source_that_is_not_there_fails_the_job(running: Jobs) -> None:
+    job = (await running.submit(source={"store": "in", "manifest": "none.jsonl"})).json()["id"]
+    ended = await running.in_state(job, "failed", "completed")
+    assert ended["state"] == "failed"
+    assert "manifest none.jsonl cannot be read" in ended["reason"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"source": {"store": "nowhere"}}, "source.store"),
+        ({"source": {"store": "theirs"}}, "source.store"),
+        ({"out": {"store": "in"}}, "out.store"),
+        ({"source": {"store": "in", "prefix": "a/../../b"}}, "source.prefix"),
+        ({"source": {"store": "in", "prefix": "/etc"}}, "source.prefix"),
+        ({"source": {"store": "in", "url": "s3://else"}}, "source.url"),
+        ({"source": {"store": "in", "endpoint": "http://127.0.0.1"}}, "source.endpoint"),
+        ({"source": {"store": "in", "access_key": "x"}}, "source.access_key"),
+        ({"source": "s3://bucket/x"}, "source"),
+        ({"objects": []}, "objects"),
+        ({"objects": [" "]}, "objects"),
+        ({"max_objects": 0}, "max_objects"),
+        ({"shard_size": 0}, "shard_size"),
+        ({"webhook": "http://127.0.0.1/"}, "webhook"),
+        ({"unknown": 1}, "unknown"),
+    ],
+)
+async def test_what_cannot_be_asked(jobs: Jobs, changes: dict[str, Any], field: str) -> None:
+    answer = await jobs.submit(**changes)
+    assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
+    assert "127.0.0.1" not in answer.json()["detail"]
+
+
+async def test_yolo_has_no_points(jobs: Jobs) -> None:
+    answer = await jobs.submit(task="point", format="yolo")
+    assert answer.status_code == 422
+    assert "points" in answer.json()["detail"]
+
+
+async def test_the_same_key_submits_once(jobs: Jobs) -> None:
+    key = {"idempotency-key": "once"}
+    first, again = [await jobs.api.client.post("/v1/jobs", json=ASKED, headers=key) for _ in range(2)]
+    assert first.json()["id"] == again.json()["id"]
+    other = await jobs.api.client.post("/v1/jobs", json=ASKED | {"max_objects": 7}, headers=key)
+    assert other.json()["type"] == "/problems/idempotency-mismatch"
+
+
+async def test_the_list_goes_back_in_time(jobs: Jobs) -> None:
+    made = [(await jobs.submit()).json()["id"] for _ in range(5)]
+    seen: list[str] = []
+    query: dict[str, Any] = {"limit": 2}
+    while True:
+        page = (await jobs.api.client.get("/v1/jobs", params=query)).json()
+        seen += [job["id"] for job in page["jobs"]]
+        if page["next"] is None:
+            break
+        query["before"] = page["next"]
+    assert seen == made[::-1]
+
+
+async def test_a_server_without_stores_has_no_jobs(settings: Settings, tmp_path: Path) -> None:
+    async with serving(replace(settings, auth="off", data_dir=str(tmp_path))) as api:
+        answer = await api.client.post("/v1/jobs", json=ASKED)
+        assert answer.status_code == 404
+        assert "POINTBOX_STORES" in answer.json()["detail"]
+
+
+async def test_a_key_without_the_scope_has_no_jobs(settings: Settings, tmp_path: Path) -> None:
+    stores = json.dumps({"in": {"url": str(tmp_path)}})
+    async with serving(replace(settings, auth="on", data_dir=str(tmp_path), stores=stores)) as api:
+        answer = await api.client.get("/v1/jobs", headers=await api.key("acme", scopes=("infer",)))
+        assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")
+
+
+@pytest.mark.parametrize("stores", ["{", '{"a": {}}', "no/such/file", '{"a": {"url": "x", "secret": "y"}}'])
+async def test_stores_that_cannot_be_read(settings: Settings, tmp_path: Path, stores: str) -> None:
+    with pytest.raises(SettingsError, match="stores"):
+        async with jobs_beside(replace(settings, data_dir=str(tmp_path), stores=stores), asyncio.Event()):
+            pass
