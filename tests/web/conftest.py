@@ -29,26 +29,31 @@ QUIET = (
 KEY = "a-key-for-the-first-steps"
 
 
-@pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
-    """Ended with this folder's tests: while it lives, no other test of this process can run a loop."""
+@pytest.fixture(scope="session")
+def chromium() -> Path:
     if not CHROMIUM.exists():
         pytest.skip(f"{CHROMIUM} is missing: apt-get install chromium")
+    return CHROMIUM
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: Path) -> Iterator[Browser]:
+    """One for each file: while playwright lives, no test with a loop of its own can run."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        browser = playwright.chromium.launch(executable_path=chromium, args=QUIET)
         yield browser
         browser.close()
 
 
-@pytest.fixture(scope="package")
-def url(browser: Browser, shared_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture(scope="session")
+def url(chromium: Path, shared_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Of a service without keys."""
     log = tmp_path_factory.mktemp("web") / "log.txt"
     with serving(log, POINTBOX_REDIS_URL=shared_server.url, POINTBOX_NAMESPACE="web") as service:
         yield service.url
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def locked_url(url: str, shared_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Of an API that wants `KEY`, in front of the same worker."""
     folder = tmp_path_factory.mktemp("locked")
