@@ -12,11 +12,9 @@ import torch
 from engine.answer import Answer
 from engine.errors import EngineError
 from engine.models.base import Model
-from engine.models.moondream import Moondream
 from engine.models.registry import load_model
 from engine.request import Request
-from grammars.dialects.moondream import MoondreamDialect
-from grammars.types import TASKS, Item, Task
+from grammars.types import TASKS, Task
 from tests.engine.asking import (
     SCHEDULES,
     Image,
@@ -39,6 +37,7 @@ from tests.models.moondream_checkpoints import (
 )
 from tests.models.moondream_reference import Moondream as Reference
 from tests.models.moondream_reference import Written
+from tests.models.recording import Recording
 from tests.models.reference import CLOSE
 
 KINDS: dict[str, tuple[Kind, int]] = {
@@ -220,28 +219,12 @@ def test_wrong_places_are_refused(place: tuple) -> None:
     assert caught.value.field == "spatial_refs"
 
 
-class Recording(MoondreamDialect):
-    """Keeps the bins of every object."""
-
-    def __init__(self) -> None:
-        self.bins: list[list[int]] = []
-
-    def parse(self, task: Task, bins: Sequence[int], probabilities: Sequence[float]) -> Item:
-        self.bins.append(list(bins))
-        return super().parse(task, bins, probabilities)
-
-
-def test_every_bin(case: Case) -> None:
-    """Clamped boxes do not show all of them."""
-    assert isinstance(case.model, Moondream)
-    kept, recording = case.model.grammar.dialect, Recording()
-    case.model.grammar.dialect = recording
-    try:
-        with engine_on(case.model, mode="blocking") as engine:
-            for question, expected in zip(case.questions, case.written, strict=True):
-                recording.bins = []
-                engine.ask(question.request)
-                theirs = [b for kind_and_bins in expected.bins for b in kind_and_bins[1:]]
-                assert [b for bins in recording.bins for b in bins] == theirs or min(expected.gaps) < CLOSE
-    finally:
-        case.model.grammar.dialect = kept
+def test_every_bin(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = Recording()
+    monkeypatch.setattr(case.model.grammar, "dialect", recording)
+    with engine_on(case.model, mode="blocking") as engine:
+        for question, expected in zip(case.questions, case.written, strict=True):
+            recording.bins = []
+            engine.ask(question.request)
+            theirs = [b for kind_and_bins in expected.bins for b in kind_and_bins[1:]]
+            assert recording.bins == theirs or min(expected.gaps) < CLOSE

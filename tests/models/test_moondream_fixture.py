@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,24 +20,12 @@ from engine.attention import KvCache, Paged
 from engine.models.moondream import Moondream
 from engine.models.registry import load_model
 from engine.request import Request
-from grammars.dialects.moondream import MoondreamDialect
-from grammars.types import Item, Task
 from tests.engine.asking import SCHEDULES, Image, ask_together, assert_at_rest, engine_on, items_of, places_of
+from tests.models.recording import Recording
 
 FOLDER = Path(__file__).parents[3] / "shared" / "fixtures" / "moondream2-tiny"
 pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="the recording is not here")
 Case = dict[str, Any]
-
-
-class Recording(MoondreamDialect):
-    """Keeps the bins of every object."""
-
-    def __init__(self) -> None:
-        self.bins: list[int] = []
-
-    def parse(self, task: Task, bins: Sequence[int], probabilities: Sequence[float]) -> Item:
-        self.bins += bins
-        return super().parse(task, bins, probabilities)
 
 
 @cache
