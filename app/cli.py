@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -207,6 +208,9 @@ def main(arguments: list[str] | None = None) -> None:
         status = _complain(str(error), 2)
     except KeyboardInterrupt:
         status = 130
+    except BrokenPipeError:  # whoever read our output has enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -32,7 +32,7 @@ from engine.device.cpu import CpuDevice
 from engine.device.cuda import CudaDevice
 from engine.engine import PAGE_SIZE, Engine
 from engine.events import Failed, Finished
-from engine.models.moondream import Shape
+from engine.models.moondream_text import Shape
 from engine.request import Request
 
 TESTS = ("tests/engine/test_cuda.py",)

@@ -16,16 +16,19 @@ import torch
 from engine.attention import Paged
 from engine.device.cuda import upload
 from engine.models.base import Encoded, KvShape, ModelInfo, Pixels
-from engine.models.moondream import COORDINATE, EOS, Shape, random_moondream
+from engine.models.moondream_network import random_network
+from engine.models.moondream_text import Shape
 from grammars.automaton import repeating_automaton
 from grammars.grammar import Grammar
-from grammars.symbols import BINS, END
+from grammars.symbols import BINS
 from grammars.symbols import COORDINATE as BIN
+from grammars.symbols import END as ENDING
 from grammars.types import TASKS, Item, Point, Task
 
 PATCH = 32
 """Numbers of the picture that stand for one image token."""
 ARITY = 2
+END = 0
 TOY = Shape(
     dim=128,
     ff_dim=512,
@@ -34,7 +37,6 @@ TOY = Shape(
     max_context=256,
     heads=4,
     kv_heads=4,
-    rotary=16,
     coordinate_features=32,
     size_features=32,
     region_inner=128,
@@ -47,7 +49,7 @@ class PointsDialect:
     name = "moondream-points"
 
     def expression(self, task: Task) -> str:
-        return f"({BIN}{{{ARITY}}})*{END}"
+        return f"({BIN}{{{ARITY}}})*{ENDING}"
 
     def arity(self, task: Task) -> int:
         return ARITY
@@ -72,10 +74,10 @@ class RandomMoondream:
     both_ways = True
 
     def __init__(self, shape: Shape, image_tokens: int, device: torch.device, dtype: torch.dtype) -> None:
-        self.decoder = random_moondream(shape, device, dtype, seed=0)
-        self.decoder.text.lm_head.bias[EOS] = -1e4
+        self.decoder = random_network(shape, device, dtype, seed=0)
+        self.decoder.text.lm_head.bias[END] = -1e4
         self.info = ModelInfo("random", "moondream", "random", TASKS, "image", {})
-        automaton = repeating_automaton(EOS, range(shape.vocab, shape.vocab + BINS), ARITY)
+        automaton = repeating_automaton(END, range(shape.vocab, shape.vocab + BINS), ARITY)
         self.grammar = Grammar.of(PointsDialect(), dict.fromkeys(TASKS, automaton))
         self.kv = KvShape(shape.layers, shape.kv_heads, shape.head_dim, dtype)
         self.image_tokens, self.max_context = image_tokens, shape.max_context
@@ -97,7 +99,7 @@ class RandomMoondream:
         text = [
             byte % self.decoder.shape.vocab for byte in self.grammar.dialect.prompt(task, phrase).encode()
         ]
-        return [1, *text, COORDINATE]
+        return [1, *text, 5]
 
     def label(self, phrase: str) -> list[int]:
         return []
@@ -113,7 +115,12 @@ class RandomMoondream:
     def forward(
         self, embeds: torch.Tensor, paged: Paged, images: Sequence[Encoded] | None = None
     ) -> torch.Tensor:
-        return self.decoder(embeds, paged)
+        hidden: torch.Tensor = self.decoder(embeds, paged)
+        return hidden
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self.decoder.point_logits(hidden)
+        """The best bin stands where going on stands, so the end is the best of all if it beats that."""
+        decision = self.decoder.text.decision(hidden)
+        end, going_on = decision[:, :1], decision[:, 1:]
+        bins = self.decoder.region.coord_decoder(hidden)
+        return torch.cat([end, going_on + bins - bins.amax(dim=-1, keepdim=True)], dim=-1)

@@ -12,7 +12,7 @@ from PIL import Image
 
 from engine.errors import EngineError
 from engine.request import Priority, Request
-from grammars.types import Region, Task
+from grammars.types import Place, Region, Task
 
 ImageLike = Image.Image | npt.NDArray[np.uint8]
 
@@ -33,6 +33,7 @@ class Asked(TypedDict, total=False):
     seed: int | None
     priority: Priority
     adapter: str | None
+    spatial_refs: tuple[Place, ...]
 
 
 def make_request(task: Task, image: ImageLike, phrase: str | Listing[str], asked: Asked) -> Request:

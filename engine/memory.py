@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from engine.errors import EngineError
 from engine.models.base import KvShape, Model
 
 CACHED_IMAGES = 256
+CPU_SHARE = 0.25
+"""Of a machine's memory, which cached images would otherwise fill one after another."""
 _MEMORY = re.compile("memory|overflow")
 """torch has no kind of its own for errors of the CPU's allocator."""
 GPU_SHARE = 0.8
@@ -26,8 +29,9 @@ def page_bytes(kv: KvShape, page_size: int) -> int:
 def count_pages(
     model: Model, page_size: int, max_batch: int, kv_memory: int | None, device: torch.device
 ) -> int:
-    """Pages for half of `max_batch` rows at full context and 256 cached images on a CPU, for all rows on a
-    GPU if they fit into its free memory; or as many as fit into `kv_memory` bytes.
+    """Pages for half of `max_batch` rows at full context and 256 cached images on a CPU if they fit into a
+    quarter of its memory, for all rows on a GPU if they fit into its free memory; or as many as fit into
+    `kv_memory` bytes.
 
     Raises EngineError where not even two fit.
     """
@@ -40,7 +44,8 @@ def count_pages(
         free, _ = torch.cuda.mem_get_info(device)
         pages = min(whole + images, int(free * GPU_SHARE) // size)
     else:
-        pages = whole // 2 + images
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        pages = min(whole // 2 + images, int(memory * CPU_SHARE) // size)
     if pages < 2:
         raise EngineError(
             "out-of-memory", f"kv_memory must hold at least two pages of {size:,} bytes", "kv_memory"

@@ -20,7 +20,8 @@ class Options:
     max_batch: rows, that is sequences that decode together.
     pages: blocks of 16 tokens of KV.
     kv_memory: bytes of KV where `pages` is not given; by default enough for 256 cached images and, at full
-        context, half of `max_batch` rows on a CPU, all of them on a GPU that has the memory.
+        context, half of `max_batch` rows on a CPU, all of them on a GPU; but no more than a quarter of a
+        machine's memory, or what a GPU has free.
     prefill_tokens: image and prompt tokens that one prefill step computes at most.
     batch_share: part of the rows that batch sequences hold at most while interactive ones are there.
     max_tokens: tokens per phrase at most, by default what `max_objects` needs.

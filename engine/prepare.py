@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.errors import EngineError, closed
-from engine.models.base import Model, ModelInfo
+from engine.models.base import Model, ModelInfo, Referring
 from engine.models.registry import families
 from engine.pixels import PixelCache
 from engine.request import Request
@@ -71,7 +71,7 @@ class Preparation:
         seed = secrets.randbits(32) if request.seed is None else request.seed
         sequences = []
         for index, phrase in enumerate(request.phrases):
-            prompt, label = model.prompt(request.task, phrase), model.label(phrase)
+            prompt, label = self._prompt(request, phrase), model.label(phrase)
             sequences.append(
                 Sequence(
                     ask=ask,
@@ -90,6 +90,18 @@ class Preparation:
                 )
             )
         return sequences
+
+    def _prompt(self, request: Request, phrase: str) -> list[int]:
+        model, places = self._model, request.spatial_refs
+        if not places:
+            return model.prompt(request.task, phrase)
+        if isinstance(model, Referring):
+            return model.prompt_about(request.task, phrase, places)
+        raise EngineError(
+            "invalid-request",
+            f"model {model.info.name} takes no spatial_refs: leave them out, or use a Moondream model",
+            "spatial_refs",
+        )
 
     def _token_limit(
         self, task: Task, max_objects: int, image_tokens: int, prompt: list[int], label: list[int]

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.errors import EngineError
-from grammars.types import TASKS, Region, Task
+from grammars.types import TASKS, Place, Region, Task
 
 Priority = Literal["interactive", "batch"]
 MAX_PHRASES = 32
 MAX_PHRASE_CHARS = 256
+MAX_PLACES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Request:
     priority: batch rows yield to interactive ones, see `engine.scheduler`.
     deadline: `time.monotonic()` seconds, None for no limit.
     adapter: name of one of the model's adapters; None for the model as it is.
+    spatial_refs: points and boxes that the phrases refer to, for models that take them.
     """
 
     task: Task
@@ -45,6 +47,7 @@ class Request:
     seed: int | None = None
     priority: Priority = "interactive"
     adapter: str | None = None
+    spatial_refs: tuple[Place, ...] = ()
 
     def check(self) -> None:
         """Raises EngineError for a request that no model could answer."""
@@ -80,4 +83,18 @@ class Request:
             if not (0 <= x_min < x_max <= 1 and 0 <= y_min < y_max <= 1):
                 raise EngineError(
                     "invalid-request", "region must be x_min < x_max and y_min < y_max in [0, 1]", "region"
+                )
+        self._check_places()
+
+    def _check_places(self) -> None:
+        if len(self.spatial_refs) > MAX_PLACES:
+            raise EngineError("invalid-request", f"send at most {MAX_PLACES} spatial_refs", "spatial_refs")
+        for place in self.spatial_refs:
+            inside = len(place) in (2, 4) and all(0 <= value <= 1 for value in place)
+            ordered = len(place) == 2 or (inside and place[0] <= place[2] and place[1] <= place[3])
+            if not (inside and ordered):
+                raise EngineError(
+                    "invalid-request",
+                    "a spatial reference is x, y or x_min, y_min, x_max, y_max in [0, 1]",
+                    "spatial_refs",
                 )

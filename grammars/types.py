@@ -67,5 +67,7 @@ class Point:
 Item = Box | Point
 Region = tuple[float, float, float, float]
 """x_min, y_min, x_max, y_max in [0, 1]."""
+Place = tuple[float, float] | Region
+"""x and y of a point, or a box."""
 Frame = tuple[int, int]
 """Highest x and highest y that numbers may have which are spelled out; they stand for 1."""

@@ -58,7 +58,7 @@ class EngineAnswerer:
         )
         try:
             events = [event async for event in self._engine.stream(request)]
-            found = collect(self._engine.model_info.name, request, events)
+            found = collect(self._engine.model_info, request, events)
         except EngineError as error:
             told = failure(error)
             raise ProblemError(told.problem, told.detail) from error

@@ -93,8 +93,8 @@ def _with_engine(place: Place, target: Store, options: BatchOptions, settings: S
         check_format(spec.format, spec.task)
         job = options.job or job_name(spec)
         folder = target.within(job)
+        plan = open_plan(job, spec, place.store, folder)
         if (summary := read_summary(folder)) is None:
-            plan = open_plan(job, spec, place.store, folder)
             answerer = EngineAnswerer(engine)
             try:
                 if not asyncio.run(_until_stopped(plan, place.store, folder, answerer)):

@@ -98,7 +98,7 @@ class CpuDevice:
     def divide(self, items: int, size: int, work: Callable[[slice], None]) -> None:
         if self._threads == 1 or items * size < SMALL:
             work(slice(0, items))
-        elif items < self._threads:
+        elif items < self._threads and size >= SMALL:
             _run_on(self._threads, lambda: work(slice(0, items)))
         else:
             each = min(PART, -(-items // self._threads))

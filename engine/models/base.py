@@ -13,7 +13,7 @@ from torch import nn
 
 from engine.attention import Paged
 from grammars.grammar import Grammar
-from grammars.types import Frame, Task
+from grammars.types import Frame, Place, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Pixels:
     shift: what a later token's position exceeds its place by, for families whose images span fewer
         positions than places (multimodal rotary positions).
     frame: what the numbers of an answer are fractions of, for families that spell them out.
-    grid: rows and columns of its tokens, for families that place them on one.
+    grid: rows and columns of its tokens or its crops, for families that need to know.
     """
 
     data: torch.Tensor
@@ -144,5 +144,14 @@ class Model(Protocol):
         ...
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[B, W] -> logits [B, A] over the grammar's alphabet."""
+        """[B, W] -> logits [B, A] over the grammar's alphabet; see `Grammar.logits`."""
+        ...
+
+
+@runtime_checkable
+class Referring(Protocol):
+    """A model whose prompts may refer to places in the image."""
+
+    def prompt_about(self, task: Task, phrase: str, places: Sequence[Place]) -> list[int]:
+        """`Model.prompt`, with points and boxes before the phrase."""
         ...

@@ -76,11 +76,6 @@ class Qwen:
         largest = self._processor.size["longest_edge"] // (self.patch * self.merge) ** 2
         self.image_tokens = min(largest, TYPICAL_IMAGE) + len(self._before) + len(self._after)
         self.max_context = min(text.max_position_embeddings, largest + TEXT_TOKENS)
-        model = self._model.model
-        self.adapted_parts = (
-            AdaptedPart(model.language_model.layers, ("model.language_model.layers", "model.layers"), "text"),
-            AdaptedPart(model.visual, ("model.visual", "visual"), "image"),
-        )
         alphabet = torch.from_numpy(self.grammar.alphabet).to(self._device)
         self._head = self._model.lm_head.weight.detach()[alphabet].contiguous()
         parts = self._model.model

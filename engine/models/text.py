@@ -31,6 +31,15 @@ class TextEncoder:
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
+    @property
+    def size(self) -> int:
+        """One more than the highest id of ordinary vocabulary."""
+        return 1 + max(self.vocabulary.values())
+
+    def id_of(self, token: str) -> int | None:
+        """Of a token that a phrase cannot become, or of any other; None if there is no such token."""
+        return self.added.get(token, self.vocabulary.get(token))
+
     def pieces(self) -> dict[str, int]:
         """Ordinary vocabulary as text, for dialects that spell something out."""
         return {

@@ -36,6 +36,7 @@ from pointbox.errors import (
     UnsupportedTask,
     WorkerCrashed,
 )
+from pointbox.jobs import Job, JobFailure, JobOptions, JobPlace, JobProgress, JobRequest, JobResult
 from pointbox.mapping import Outcome, Progress
 from pointbox.pictures import ImageHandle, ImageSource
 from pointbox.results import (
@@ -74,6 +75,13 @@ __all__ = [
     "InvalidPhrase",
     "InvalidRequest",
     "InvalidResponse",
+    "Job",
+    "JobFailure",
+    "JobOptions",
+    "JobPlace",
+    "JobProgress",
+    "JobRequest",
+    "JobResult",
     "Metrics",
     "Model",
     "NotFound",

@@ -12,6 +12,7 @@ from pointbox.calls import DETECT, POINT, F, Model, Options, Phrases, R, Task, a
 from pointbox.config import DEFAULT_RETRIES, DEFAULT_TIMEOUT_S, Config
 from pointbox.errors import NotFound
 from pointbox.events import Answering
+from pointbox.job_clients import AsyncJobs
 from pointbox.mapping import Counter, Outcome, Progress, map_tasks
 from pointbox.pictures import ImageHandle, ImageSource, prepare, size_of
 from pointbox.results import Detection, DetectResult, Point, PointResult
@@ -50,6 +51,8 @@ class AsyncClient:
         self._sender = AsyncSender(self._config)
         self.images = AsyncImages(self._config, self._sender)
         """Leave images with the service and ask about them often."""
+        self.jobs = AsyncJobs(self._config, self._sender)
+        """The same question about every image of a bucket of the service."""
 
     @overload
     async def detect(

@@ -11,6 +11,7 @@ from pointbox.calls import DETECT, POINT, F, Model, Options, Phrases, R, Task, a
 from pointbox.config import DEFAULT_RETRIES, DEFAULT_TIMEOUT_S, Config
 from pointbox.errors import NotFound
 from pointbox.events import Answering
+from pointbox.job_clients import Jobs
 from pointbox.mapping import Counter, Outcome, Progress, map_threads
 from pointbox.pictures import ImageHandle, ImageSource, prepare, size_of
 from pointbox.results import Detection, DetectResult, Point, PointResult
@@ -49,6 +50,8 @@ class Client:
         self._sender = Sender(self._config)
         self.images = Images(self._config, self._sender)
         """Leave images with the service and ask about them often."""
+        self.jobs = Jobs(self._config, self._sender)
+        """The same question about every image of a bucket of the service."""
 
     @overload
     def detect(

@@ -163,7 +163,7 @@ async def test_an_answer_is_found_by_its_id(client, start_work, settings):
 
 async def test_objects_that_nobody_follows_come_with_the_answer_alone(client, start_work, redis):
     work = await start_work()
-    quiet, followed = await ask(client, "hold 1", events=False), await ask(client, "hold 2")
+    quiet, followed = await ask(client, "hold", events=False), await ask(client, "hold")
     await until(lambda: followed._events)
     assert not quiet._events
     work.engine.release.set()

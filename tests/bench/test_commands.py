@@ -39,6 +39,8 @@ def test_pipeline_as_in_the_manual(capsys: pytest.CaptureFixture[str]) -> None:
         ("pipeline --workload endless", "endless"),
         ("table --steps 0", "--steps"),
         ("throughput --concurrency 0", "--concurrency"),
+        ("throughput --phrases 0", "--phrases"),
+        ("throughput --phrases 11", "--phrases"),
         ("overhead --requests 0", "--requests"),
         ("load --seconds 0", "--seconds"),
         ("load --factor -1", "--factor"),

@@ -34,7 +34,7 @@ def endless(tmp_path_factory: pytest.TempPathFactory) -> Model:
 @pytest.fixture(scope="session")
 def varied(tmp_path_factory: pytest.TempPathFactory) -> Model:
     """Writes lists of very different lengths."""
-    return loaded(random_checkpoint(tmp_path_factory.mktemp("varied"), 5))
+    return loaded(random_checkpoint(tmp_path_factory.mktemp("varied"), 3))
 
 
 @pytest.fixture(scope="session")

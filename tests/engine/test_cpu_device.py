@@ -45,11 +45,17 @@ def test_large_work_is_done_in_parts_of_one_thread_each(device: CpuDevice, items
     assert all(name.startswith("pointbox-part") and count == 1 for _, name, count in parts)
 
 
+def test_few_items_of_moderate_size_have_a_thread_each(device: CpuDevice) -> None:
+    parts = divided(device, 2, SMALL - 1)
+    assert [part for part, _, _ in parts] == [slice(0, 1), slice(1, 2)]
+    assert all(count == 1 for _, _, count in parts)
+
+
 def test_small_work_stays_on_one_thread(device: CpuDevice) -> None:
     assert divided(device, 9, SMALL // 10) == [(slice(0, 9), "pointbox-compute", 1)]
 
 
-def test_fewer_items_than_threads_share_all_of_them(device: CpuDevice) -> None:
+def test_fewer_large_items_than_threads_share_all_of_them(device: CpuDevice) -> None:
     assert divided(device, 2, SMALL) == [(slice(0, 2), "pointbox-compute", 3)]
 
 

@@ -43,6 +43,13 @@ def test_pages_follow_the_memory_given() -> None:
         count_pages(model, 16, 32, size, CPU)
 
 
+def test_a_large_model_leaves_the_machine_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = RandomMoondream(TOY, 64, CPU, torch.float32)
+    memory = 4 * 100 * page_bytes(model.kv, 16)
+    monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": memory // 4096, "SC_PAGE_SIZE": 4096}.__getitem__)
+    assert count_pages(model, 16, 32, None, CPU) == 100
+
+
 @pytest.fixture
 def device() -> CudaDevice:
     return CudaDevice()

@@ -41,7 +41,7 @@ def test_an_answer_that_ends_costs_one_forward_more_at_most(
     for phrase in ("red circle", "blue star", "white", "shape"):
         for task in ("detect", "point"):
             trace = Trace()
-            with engine_on(varied, mode=mode, placement=placement, trace=trace) as engine:
+            with engine_on(varied, mode=mode, placement=placement, max_tokens=90, trace=trace) as engine:
                 answer = engine.ask(Request(task, picture(1), (phrase,), max_objects=500, dedupe=False))
                 assert_at_rest(engine)
             zombies = len(launches(trace)) - answer.metrics.output_tokens

@@ -6,6 +6,7 @@ Both modes, both placements, both priorities, pools that hold one sequence at a 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import get_args
@@ -15,9 +16,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
+    MultipleResults,
     RuleBasedStateMachine,
     initialize,
     invariant,
+    multiple,
     rule,
     run_state_machine_as_test,
 )
@@ -29,16 +32,15 @@ from engine.events import Event, Finished, Found, PhraseEnded
 from engine.executor import Placement
 from engine.loop import Mode
 from engine.models.base import Model
-from engine.request import Priority, Request
-from engine.sequence import Sequence
-from engine.trace import Trace
-from grammars.types import TASKS, Task
-from tests.engine.asking import Listener, assert_at_rest, engine_on, picture, places_of
+from engine.request import Request
+from grammars.types import TASKS
+from tests.engine.asking import Listener, ask_together, assert_at_rest, engine_on, picture, places_of
+from tests.engine.books import Books
 from tests.engine.faulty import LateCopies
+from tests.engine.wanted import PHRASES, WANTED, Wanted
 from tests.models.reference import CLOSE
 from tests.models.sameness import smallest_gap
 
-PHRASES = ("red circle", "star", "the 😀 ring")
 MAX_TOKENS = 36
 Places = list[tuple[float, ...]]
 
@@ -87,9 +89,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.model, self.expected = model, expected
         self.all: list[Asked] = []
         self.engine: Engine | None = None
-        self.trace = Trace()
-        self.sequences: dict[Sequence, None] = {}
-        """All that were seen between two rules, in the order of their first sight."""
+        self.books = Books(model.grammar.has_runs)
 
     @initialize(
         mode=st.sampled_from(get_args(Mode)),
@@ -125,52 +125,30 @@ class EngineMachine(RuleBasedStateMachine):
             prefill_tokens=prefill_tokens,
             max_tokens=MAX_TOKENS,
             batch_share=batch_share,
-            trace=self.trace,
+            trace=self.books,
         )
-        self.mode, self.placement = mode, placement
+        self.books.scheduler = self.engine._loop.scheduler
+        self.books.mode, self.books.placement = mode, placement
 
-    @rule(
-        target=asked,
-        task=st.sampled_from(TASKS),
-        image=st.integers(0, 2),
-        phrases=st.lists(st.sampled_from(PHRASES), min_size=1, max_size=3),
-        most=st.sampled_from([1, 3, 500]),
-        dedupe=st.booleans(),
-        priority=st.sampled_from(get_args(Priority)),
-        patience=st.sampled_from([None, None, -1.0, 0.02, 3600.0]),
-        cancel_at=st.sampled_from([None, None, 0, 1, 2]),
-    )
-    def submit(
-        self,
-        task: Task,
-        image: int,
-        phrases: list[str],
-        most: int,
-        dedupe: bool,
-        priority: Priority,
-        patience: float | None,
-        cancel_at: int | None,
-    ) -> Asked:
-        deadline = None if patience is None else time.monotonic() + patience
-        request = Request(
-            task,
-            picture(image),
-            tuple(phrases),
-            most,
-            dedupe=dedupe,
-            deadline=deadline,
-            priority=priority,
-        )
+    @rule(target=asked, wanted=st.lists(WANTED, min_size=1, max_size=6))
+    def submit(self, wanted: list[Wanted]) -> MultipleResults[Asked]:
+        """They come at once."""
+        asked = [self._submit(one) for one in wanted]
+        self.all += asked
+        return multiple(*asked)
+
+    def _submit(self, wanted: Wanted) -> Asked:
         handles: list[Handle] = []
+        cancel_at = wanted.cancel_at
         listener = Listener(None if cancel_at is None else self._canceller(handles, cancel_at))
+        request = wanted.request()
         assert self.engine is not None
         handles.append(self.engine.submit(request, listener))
         one = Asked(request, listener, handles[0])
         if cancel_at is not None:
             one.may_fail.add("cancelled")
-        if patience is not None and patience < 3600:
+        if wanted.patience is not None and wanted.patience < 3600:
             one.may_fail.add("deadline-exceeded")
-        self.all.append(one)
         return one
 
     @rule(one=asked)
@@ -193,26 +171,6 @@ class EngineMachine(RuleBasedStateMachine):
         self.engine.clear_cache()
 
     @invariant()
-    def every_sequence_is_accounted_for(self) -> None:
-        """Launched steps are those committed and those in flight, two at most; between two steps."""
-        if self.engine is not None:
-            self.engine._between_steps(self._account)
-
-    def _account(self) -> None:
-        assert self.engine is not None
-        scheduler = self.engine._loop.scheduler
-        for sequence in scheduler.sequences():
-            self.sequences[sequence] = None
-            assert 0 <= sequence.inflight_refs <= (2 if self.mode == "pipelined" else 0)
-            if sequence.row < 0:
-                assert sequence.launched == 0
-                assert not sequence.finalized, "one that waits is dropped, not finalized"
-            elif not sequence.finalized and not self.model.grammar.has_runs:
-                assert sequence.launched == scheduler.tokens[sequence.row] + sequence.inflight_refs
-        rows = [s.row for s in scheduler.sequences() if s.row >= 0]
-        assert len(set(rows)) == len(rows), "two sequences have one row"
-
-    @invariant()
     def pages_are_conserved(self) -> None:
         if self.engine is not None:
             self.engine.check_integrity()
@@ -228,27 +186,10 @@ class EngineMachine(RuleBasedStateMachine):
                 self._check(one)
             assert_at_rest(self.engine)
             assert not any(one.listener.late for one in self.all)
-            assert all(s.inflight_refs == 0 for s in self.sequences)
-            self._check_steps()
+            assert not self.books.faults
+            self._check_launches(self.books.check_order())
         finally:
             self.engine.close()
-
-    def _check_steps(self) -> None:
-        """Every step is launched, finalized and committed once, in the order of the launches."""
-        when = {
-            name: {span.step: span for span in self.trace.spans if span.name == name}
-            for name in ("launch", "finalize", "commit")
-        }
-        for spans in when.values():
-            assert list(spans) == list(range(len(when["launch"])))
-        for step, launch in when["launch"].items():
-            assert launch.end <= when["finalize"][step].begin
-            assert when["finalize"][step].end <= when["commit"][step].begin
-            if step >= 2:  # its slot is free again
-                assert when["commit"][step - 2].end <= launch.begin
-            if step >= 1 and self.placement == "host":
-                assert when["commit"][step - 1].end <= when["finalize"][step].begin
-        self._check_launches(sum(span.rows for span in when["launch"].values()))
 
     def _check_launches(self, forwards: int) -> None:
         """n tokens cost n forwards, one more where an answer ended before its limit with a step in flight."""
@@ -260,7 +201,7 @@ class EngineMachine(RuleBasedStateMachine):
             return
         tokens = sum(finished.metrics.output_tokens for finished in whole)
         ended = sum(reason != "length" for reason in reasons)
-        assert tokens <= forwards <= tokens + (ended if self.mode == "pipelined" else 0)
+        assert tokens <= forwards <= tokens + (ended if self.books.mode == "pipelined" else 0)
 
     def _canceller(self, handles: list[Handle], at: int) -> Callable[[Event], None]:
         seen = 0
@@ -279,6 +220,10 @@ class EngineMachine(RuleBasedStateMachine):
         reasons = {e.phrase_index: e.finish_reason for e in one.listener.events if isinstance(e, PhraseEnded)}
         if error is None:
             assert sorted(reasons) == list(range(len(one.request.phrases)))
+            tokens = [e.metrics.output_tokens for e in one.listener.events if isinstance(e, Finished)]
+            full = sum(reason == "length" for reason in reasons.values())
+            least = 0 if self.model.grammar.has_runs else MAX_TOKENS * full  # a label may not fit the rest
+            assert least <= tokens[0] <= MAX_TOKENS * len(reasons)
         for index in range(len(one.request.phrases)):
             found = [e.item for e in one.listener.events if isinstance(e, Found) and e.phrase_index == index]
             if not self._as_alone(one, index, places_of(found), reasons.get(index)):
@@ -316,3 +261,18 @@ def test_any_order_on_shared_prefixes(varied: Model, examples: int) -> None:
 @pytest.mark.parametrize("examples", [8, pytest.param(200, marks=pytest.mark.long)])
 def test_any_order_with_labels(public: Model, examples: int) -> None:
     run_machine(public, examples)
+
+
+def test_the_machine_meets_answers_of_many_lengths(varied: Model) -> None:
+    """Or it would prove little: some that end at once, some that a limit ends, and some between."""
+    with engine_on(varied, max_tokens=MAX_TOKENS) as engine:
+        asked = [Request(task, picture(i), PHRASES, 500, dedupe=False) for task in TASKS for i in range(3)]
+        answers = ask_together(engine, asked)
+    counts = Counter(
+        sum(o.phrase_index == index for o in (*answer.objects, *answer.points))
+        for answer in answers
+        for index in range(len(PHRASES))
+    )
+    reasons = {phrase.finish_reason for answer in answers for phrase in answer.phrases}
+    assert len(counts) >= 5
+    assert reasons == {"stop", "length"}

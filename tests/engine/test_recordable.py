@@ -20,10 +20,12 @@ from engine.device.cpu import CpuDevice, CpuEvent
 from engine.engine import Engine
 from engine.executor import Placement
 from engine.models.base import Model
+from engine.models.moondream import Moondream
 from engine.models.registry import load_model
 from engine.request import Request
 from tests.models.adapters import QUERIES, Recipe, write_adapter
 from tests.models.checkpoints import TINY
+from tests.models.moondream_checkpoints import Kind, moondream_checkpoint
 
 HOST_READS = {"_local_scalar_dense", "is_nonzero", "equal", "item"}
 FRESH = {"lift_fresh"}
@@ -68,11 +70,19 @@ class RecordableCpu(CpuDevice):
         return super().compute(work if key is None else watched, key)
 
 
-@pytest.fixture(scope="module", params=["moondream", "tiny"])
-def model(request: pytest.FixtureRequest) -> Model:
+@pytest.fixture(scope="module", params=["timing", "tiny", "moondream 2", "moondream 3"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    if request.param == "timing":
+        return RandomMoondream(TOY, 64, torch.device("cpu"), torch.float32)
     if request.param == "tiny":
         return load_model("tiny", torch.device("cpu"))
-    return RandomMoondream(TOY, 64, torch.device("cpu"), torch.float32)
+    folder = tmp_path_factory.mktemp("moondream")
+    third = request.param == "moondream 3"
+    moondream_checkpoint(folder, Kind(grid=3, margin=1, context=64, third=third, norm=third), seed=1)
+    model = load_model(str(folder), torch.device("cpu"))
+    assert isinstance(model, Moondream)
+    model.network.text.lm_head.bias[0] = -1e4  # never the end
+    return model
 
 
 @pytest.mark.parametrize("placement", ["host", "device"])

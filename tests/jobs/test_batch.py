@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.cli import main
 from app.jobs.answering import EngineAnswerer
 from app.jobs.errors import JobError
 from app.jobs.records import JobSpec, Plan, Summary
@@ -232,6 +233,18 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, scene: bytes) -> None:
     assert job.returncode == 130
     assert "run the same command again to go on" in said
     assert "Traceback" not in said
+
+
+def test_a_job_that_is_over_does_not_answer_another_question(
+    tmp_path: Path, scene: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    FolderStore(tmp_path / "in").put("a.jpg", scene)
+    command = ["batch", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--job", "mine", "--detect"]
+    with pytest.raises(SystemExit, match="0"):
+        main([*command, "red circle"])
+    with pytest.raises(SystemExit, match="2"):
+        main([*command, "star"])
+    assert "job mine was planned with phrases" in capsys.readouterr().err
 
 
 def test_one_plan_reads_as_it_was_written(tmp_path: Path, engine: Engine, scene: bytes) -> None:

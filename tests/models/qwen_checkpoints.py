@@ -107,5 +107,6 @@ def _fill(model: torch.nn.Module, chance: torch.Generator) -> None:
         if weight.ndim < 2:
             weight.copy_(0.1 * torch.randn(weight.shape, generator=chance) + ("norm" in name))
         else:
-            fan_in = weight[0].numel()
-            weight.copy_(torch.randn(weight.shape, generator=chance) * fan_in**-0.5)
+            attends = ".layers." in name and ("q_proj" in name or "k_proj" in name)
+            scale = 2.5 if attends else 1.5 if "o_proj" in name else 1.0  # what is seen decides what is said
+            weight.copy_(torch.randn(weight.shape, generator=chance) * scale * weight[0].numel() ** -0.5)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from tokenizers import Tokenizer
 from transformers import (
     AutoImageProcessor,
@@ -113,7 +114,10 @@ class Stock:
         verb = self._ours.grammar.dialect.prompt(task, phrase).split()[0]
         with warnings.catch_warnings():  # of transformers, about numpy
             warnings.simplefilter("ignore", DeprecationWarning)
-            inputs = dict(self._processor(images=image, text=f"<image>{verb} {phrase}", return_tensors="pt"))
+            picture = Image.fromarray(image)  # whose channels are last however small it is
+            inputs = dict(
+                self._processor(images=picture, text=f"<image>{verb} {phrase}", return_tensors="pt")
+            )
         causal_prompt = self._ours.info.prefix == "image"
         is_image = inputs["input_ids"] == self._model.config.image_token_id
         inputs["token_type_ids"] = (

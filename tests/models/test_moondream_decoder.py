@@ -9,7 +9,9 @@ import torch
 from torch.nn import functional as F
 
 from engine.attention import KvCache, Paged
-from engine.models.moondream import Moondream, Shape, random_moondream, rotate
+from engine.models.moondream_network import Network, random_network
+from engine.models.moondream_region import EXACT, EXACT_SIZE, MILLION, SIZE, side
+from engine.models.moondream_text import Shape, rotate
 
 SHAPE = Shape(
     dim=64,
@@ -18,7 +20,6 @@ SHAPE = Shape(
     vocab=96,
     heads=4,
     kv_heads=4,
-    rotary=8,
     coordinate_features=16,
     size_features=16,
     region_inner=32,
@@ -27,11 +28,11 @@ PREFIX, PAGE, CPU = 18, 16, torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def model() -> Moondream:
-    return random_moondream(SHAPE, CPU, torch.float32, seed=1)
+def model() -> Network:
+    return random_network(SHAPE, CPU, torch.float32, seed=1)
 
 
-def full_forward(model: Moondream, embeds: torch.Tensor, prefix: int) -> torch.Tensor:
+def full_forward(model: Network, embeds: torch.Tensor, prefix: int) -> torch.Tensor:
     """[T, W] -> [T, W] before post_ln, in one go, from the state dict alone."""
     w = {name: tensor.double() for name, tensor in model.state_dict().items()}
     h, length, heads, dim = embeds.double(), len(embeds), SHAPE.heads, SHAPE.head_dim
@@ -62,7 +63,7 @@ def full_forward(model: Moondream, embeds: torch.Tensor, prefix: int) -> torch.T
 
 
 @torch.inference_mode()
-def test_paged_decoding_is_the_full_forward(model: Moondream) -> None:
+def test_paged_decoding_is_the_full_forward(model: Network) -> None:
     tokens = 40
     ids = torch.randint(0, SHAPE.vocab + 1024, (2, tokens), generator=torch.Generator().manual_seed(2))
     embeds = model.embed(ids)
@@ -93,7 +94,7 @@ def test_rotation_keeps_lengths_and_the_other_dimensions() -> None:
     assert torch.equal(rotate(x, torch.ones(1, 3, 1, 4), torch.zeros(1, 3, 1, 4))[..., 1:8:2], x[..., 4:8])
 
 
-def test_coordinates_and_tokens_have_embeddings_of_their_own(model: Moondream) -> None:
+def test_coordinates_and_tokens_have_embeddings_of_their_own(model: Network) -> None:
     ids = torch.tensor([3, SHAPE.vocab, SHAPE.vocab + 512])
     token, zero, middle = model.embed(ids)
     assert torch.equal(token, model.text.wte[3])
@@ -103,21 +104,31 @@ def test_coordinates_and_tokens_have_embeddings_of_their_own(model: Moondream) -
         torch.testing.assert_close(embedding, model.region.coord_encoder(wave))
 
 
-def test_sizes_are_logarithmic(model: Moondream) -> None:
+def test_sizes_are_logarithmic(model: Network) -> None:
     region = model.region
-    sizes = region.sizes(torch.tensor([[0, 1023]]))
-    torch.testing.assert_close(sizes, torch.tensor([[2.0**-10, 1.0]]))
-    angle = 2 * math.pi * (sizes[0, 0] * region.size_features[0] + sizes[0, 1] * region.size_features[1])
+    sizes = side(torch.tensor([0, 1023]))
+    torch.testing.assert_close(sizes, torch.tensor([2.0**-10, 1.0]))
+    angle = 2 * math.pi * (sizes[0] * region.size_features[0] + sizes[1] * region.size_features[1])
     expected = region.size_encoder(torch.cat([angle.cos(), angle.sin()]))
-    torch.testing.assert_close(region.encode_size(torch.tensor([0, 1023])), expected)
-    assert region.size_logits(torch.zeros(5, SHAPE.dim)).shape == (5, 2, 1024)
+    torch.testing.assert_close(model.embed(torch.tensor(SHAPE.vocab + SIZE + 1023)), expected)
+    wide, tall = model.embed(SHAPE.vocab + SIZE + torch.tensor([1023 * 1024, 1023]))
+    assert not torch.allclose(wide, tall)
 
 
-def test_the_end_wins_exactly_if_it_beats_the_announcement(model: Moondream) -> None:
+def test_exact_values_are_embedded_as_bins_of_the_same_value(model: Network) -> None:
+    bins = model.embed(SHAPE.vocab + torch.tensor([512, SIZE + 1023 * 1024 + 1023, 0]))
+    whole = MILLION - 1
+    exact = torch.tensor([EXACT + whole // 2, EXACT_SIZE + whole * MILLION + whole, EXACT])
+    torch.testing.assert_close(model.embed(SHAPE.vocab + exact), bins)
+
+
+def test_the_end_wins_exactly_if_it_beats_the_announcement(model: Network) -> None:
     hidden = torch.randn(64, SHAPE.dim, generator=torch.Generator().manual_seed(5))
-    logits = model.point_logits(hidden)
-    vocabulary = model.text.lm_head(model.text.post_ln(hidden))
-    ends = vocabulary[:, 0] > vocabulary[:, 5]
+    logits = model.head(hidden)
+    assert logits.shape == (64, 2 + 3 * 1024)
+    marks = model.text.lm_head(model.text.post_ln(hidden))
+    ends = marks[:, 0] > marks[:, 1]
     assert 0 < ends.sum() < 64
-    assert torch.equal(logits.argmax(1) == 0, ends)
-    assert torch.equal(logits[:, 1:].argmax(1), model.region.coordinate_logits(hidden).argmax(1))
+    assert torch.equal(logits[:, 0] > logits[:, 1], ends)
+    assert torch.equal(logits[:, 2:1026], model.region.coord_decoder(hidden))
+    assert torch.equal(logits[:, 1026:], model.region.size_decoder(hidden))

@@ -36,10 +36,10 @@ SHAPES = ((96, 128), (150, 70), (112, 112), (1, 90), (60, 200))
 """Landscape, portrait, square, a line, and a wide one; height and width."""
 PHRASES = ("cat", 'a "red" dog!')
 VARIANTS = {
-    "2.5": {"family": "qwen2_5_vl", "seed": 1},
-    "2.5-bytes": {"family": "qwen2_5_vl", "seed": 2, "merged": False, "kv_heads": 4},
-    "3": {"family": "qwen3_vl", "seed": 3, "kv_heads": 1},
-    "3-bytes": {"family": "qwen3_vl", "seed": 1, "merged": False},
+    "2.5": {"family": "qwen2_5_vl", "seed": 5},
+    "2.5-bytes": {"family": "qwen2_5_vl", "seed": 5, "merged": False, "kv_heads": 4},
+    "3": {"family": "qwen3_vl", "seed": 5, "kv_heads": 1},
+    "3-bytes": {"family": "qwen3_vl", "seed": 3, "merged": False},
 }
 CPU = torch.device("cpu")
 
@@ -90,7 +90,7 @@ def test_tokens_of_generate(
         differences += not same
         assert all(valid(item) for item in items_of(answer))
     assert differences <= 1
-    assert sum(len(reference.items) for reference in referred) >= len(asked) // 2
+    assert sum(bool(reference.items) for reference in referred) >= len(asked) // 2, "hardly an object"
 
 
 def test_the_same_text_in_fewer_steps(model: Qwen, asked: list[Request], referred: list[Reference]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -35,6 +37,12 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         "POINTBOX_DATA_DIR": str(folder),
         "POINTBOX_FETCH": "allowlist",
         "POINTBOX_FETCH_ALLOW": "127.0.0.0/8",
+        "POINTBOX_STORES": json.dumps(
+            {
+                "pictures": {"url": str(Path("examples").resolve())},
+                "labels": {"url": str(folder / "labels"), "write": True},
+            }
+        ),
     }
     with serving(folder / "log.txt", **environ) as running:
         yield Live(running.url, KEY, environ)

@@ -10,6 +10,8 @@ import pointbox
 from app import problems
 from app.admission.messages import WorkerModel
 from app.images.schemas import UploadedImage
+from app.jobs import records
+from app.jobs import schemas as jobs
 from app.spatial import schemas
 from pointbox import Options
 from pointbox.errors import KINDS
@@ -38,6 +40,12 @@ def test_every_option_of_the_service_is_one_of_the_client() -> None:
         (pointbox.ImageInfo, schemas.ImageInfo),
         (pointbox.Metrics, schemas.Metrics),
         (pointbox.Problem, problems.Problem),
+        (pointbox.Job, jobs.JobInfo),
+        (pointbox.JobProgress, jobs.JobProgress),
+        (pointbox.JobRequest, jobs.JobRequest),
+        (pointbox.JobPlace, jobs.SourcePlace),
+        (pointbox.JobResult, records.Result),
+        (pointbox.JobFailure, records.Trouble),
     ],
 )
 def test_every_field_of_an_answer_is_read(ours: type[Struct], theirs: type[Struct]) -> None:
@@ -47,6 +55,11 @@ def test_every_field_of_an_answer_is_read(ours: type[Struct], theirs: type[Struc
 def test_what_is_told_of_images_and_models() -> None:
     assert names(pointbox.ImageHandle) <= names(UploadedImage)
     assert names(pointbox.Model) <= names(WorkerModel)
+
+
+def test_every_option_of_a_job() -> None:
+    places = {"source", "out", "objects"}
+    assert set(pointbox.JobOptions.__annotations__) - {"manifest"} == names(jobs.JobRequest) - places
 
 
 def test_every_problem_is_an_exception() -> None:

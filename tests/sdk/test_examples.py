@@ -37,6 +37,7 @@ def test_the_page_about_the_client(
     assert "red circle" in said
     assert "UnsupportedMedia" in said or "not an image" in said
     assert "Progress(done=3, failed=1, total=3)" in said
+    assert "truth.json decode" in said
     for written in ("out.png", "scene.txt", "task.json", "answer.json"):
         assert (folder / written).stat().st_size > 0
 
