@@ -28,6 +28,12 @@ setup: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e sdk -e '.[dev,training]'
 	@# Moondream's client, for the compatibility test; its own dependencies are another engine.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps moondream==2.6.1
+	@# The page's tests drive Debian's Chromium.
+	@test -x /usr/bin/chromium || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && apt-get install -y -qq chromium >/dev/null; \
+	  else false; fi; } \
+	  || echo "Chromium is missing, so tests/web will be skipped: sudo apt-get install chromium"
 	@touch $@
 
 demo: setup

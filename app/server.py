@@ -42,6 +42,7 @@ from app.openapi import SECURITY
 from app.settings import Settings, SettingsError
 from app.spatial.controllers import SpatialController
 from app.system.controllers import HealthController, MetricsController, ModelController
+from app.web.controllers import PageController
 
 SCHEMA = "/schema"
 RATE_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
@@ -85,6 +86,7 @@ def create_app(settings: Settings) -> Litestar:
         route_handlers=[
             HealthController,
             MetricsController,
+            PageController,
             Router("/v1", route_handlers=subjects, middleware=access),
             Router("/", route_handlers=subjects, middleware=access, include_in_schema=False),
         ],

@@ -31,13 +31,13 @@ class Service:
 
 
 @contextmanager
-def serving(log: Path, **environ: str) -> Iterator[Service]:
-    """A service on a free port, ready for requests; ended by SIGTERM."""
+def serving(log: Path, part: str = "serve", **environ: str) -> Iterator[Service]:
+    """A service, or a part of one, on a free port, ready for requests; ended by SIGTERM."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with log.open("wb") as out:
-        command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
+        command = [sys.executable, "-m", "app.cli", part, "--port", str(port)]
         parent = os.getpid()
         process = subprocess.Popen(
             command,

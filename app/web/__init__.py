@@ -1,0 +1,1 @@
+"""The pages for people: static files that ask the same routes as everybody else."""
