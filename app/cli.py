@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError, Parameter
 from app.access.commands import db, keys
 from app.benchmarks import bench
 from app.jobs.cli import batch
+from app.jobs.commands import jobs
 from app.problems import ProblemError
 from app.settings import Settings, SettingsError
 
@@ -135,6 +136,7 @@ def point(image: Picture, /, *phrase: Phrase, options: Options | None = None) ->
 
 
 app.command(batch)
+app.command(jobs)
 
 
 @app.command

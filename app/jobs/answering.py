@@ -71,5 +71,5 @@ class EngineAnswerer:
         )
         return Result.of(key, answer)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._decoding.shutdown()

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from app.problems import ProblemError
-from app.settings import Settings
+from app.spatial.schemas import Task
 
 Phrases = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 Flag = Annotated[bool, Parameter(negative="")]
@@ -21,6 +21,7 @@ def batch(
     detect: Phrases = None,
     point: Phrases = None,
     model: str | None = None,
+    endpoint: str | None = None,
     format: Literal["jsonl", "coco", "yolo", "labelstudio"] = "jsonl",
     max_objects: int = 50,
     min_score: float = 0.0,
@@ -45,6 +46,9 @@ def batch(
         Phrases to find points for.
     model
         A model's name, or the folder of a checkpoint.
+    endpoint
+        The URL of a running service that answers instead of an engine in this process. POINTBOX_API_KEY is
+        the key, if it wants one.
     format
         coco, yolo or labelstudio write a file of that kind beside the results, which are JSON lines.
     max_objects
@@ -64,8 +68,7 @@ def batch(
     s3_allow_http
         The server is reached without TLS.
     """
-    if detect and point:
-        raise ProblemError("invalid-request", "Ask for --detect or for --point, not for both in one job.")
+    task = task_of(detect, point)
     if max_objects < 1 or shard_size < 1 or not 0 <= min_score <= 1:
         raise ProblemError(
             "invalid-request", "--max-objects and --shard-size start at 1, --min-score is between 0 and 1."
@@ -74,7 +77,7 @@ def batch(
     from app.jobs.places import S3Options
 
     options = BatchOptions(
-        task="point" if point else "detect",
+        task=task,
         phrases=point or detect or [],
         out=out,
         job=job,
@@ -85,4 +88,11 @@ def batch(
         shard_size=shard_size,
         s3=S3Options(s3_endpoint, s3_path_style, s3_allow_http),
     )
-    return run_batch(source, options, Settings.load(model=model))
+    return run_batch(source, options, model, endpoint)
+
+
+def task_of(detect: list[str] | None, point: list[str] | None) -> Task:
+    """Which of the two was asked for.  Raises ProblemError."""
+    if detect and point:
+        raise ProblemError("invalid-request", "Ask for --detect or for --point, not for both in one job.")
+    return "point" if point else "detect"

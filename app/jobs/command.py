@@ -1,12 +1,13 @@
-"""`pointbox batch`: a whole job in this process, with an engine of its own."""
+"""`pointbox batch`: a whole job in this process, with an engine of its own or a service that answers."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from app.admission.translate import failure
 from app.jobs.answering import EngineAnswerer
@@ -24,6 +25,9 @@ from app.settings import Settings
 from app.spatial.phrases import check_phrases
 from app.spatial.schemas import Task
 from engine.errors import EngineError
+
+if TYPE_CHECKING:
+    from app.jobs.endpoint import ServiceAnswerer
 
 INTERRUPTED = 130
 
@@ -44,7 +48,7 @@ class BatchOptions:
     s3: S3Options
 
 
-def run_batch(where: str, options: BatchOptions, settings: Settings) -> int:
+def run_batch(where: str, options: BatchOptions, model: str | None, endpoint: str | None) -> int:
     """Run a job, or go on with it; the exit status: 0, 1 for a job that stopped, 130 after Ctrl-C.
 
     Raises:
@@ -56,7 +60,9 @@ def run_batch(where: str, options: BatchOptions, settings: Settings) -> int:
             check_phrases(options.phrases, field="phrases")
         target = destination(options.out, options.s3)
         check_apart(place.store, target)
-        return _with_engine(place, target, options, settings)
+        if endpoint is not None:
+            return _with_service(place, target, options, endpoint, model)
+        return _with_engine(place, target, options, Settings.load(model=model))
     except JobError as error:
         raise ProblemError("invalid-request", str(error)) from error
     except StoreAway as error:
@@ -69,48 +75,67 @@ def _with_engine(place: Place, target: Store, options: BatchOptions, settings: S
     from engine.engine import Engine
 
     try:
-        engine = Engine.load(
-            settings.model, device=settings.device, mode=settings.mode, max_batch=settings.max_batch
-        )
+        engine = Engine.load(settings.model, **settings.engine_options)
     except EngineError as error:
         told = failure(error)
         raise ProblemError(told.problem, told.detail, field=told.field) from error
     with engine:
         info = engine.model_info
-        spec = JobSpec(
-            source=place.store.url,
-            manifest=place.manifest,
-            task=options.task,
-            phrases=options.phrases,
-            model=info.name,
-            revision=info.revision,
-            max_objects=options.max_objects,
-            min_score=options.min_score,
-            dedupe=options.dedupe,
-            format=options.format,
-            shard_size=options.shard_size,
-        )
-        check_format(spec.format, spec.task)
-        job = options.job or job_name(spec)
-        folder = target.within(job)
-        plan = open_plan(job, spec, place.store, folder)
-        if (summary := read_summary(folder)) is None:
-            answerer = EngineAnswerer(engine)
-            try:
-                if not asyncio.run(_until_stopped(plan, place.store, folder, answerer)):
-                    print(
-                        f"pointbox: stopped; run the same command again to go on with job {job}",
-                        file=sys.stderr,
-                    )
-                    return INTERRUPTED
-            finally:
-                answerer.close()
-            summary = finish(plan, folder)
-        _tell(summary, folder)
+        spec = _spec(place, options, info.name, info.revision)
+        return _whole(spec, place, target, options, lambda: EngineAnswerer(engine))
+
+
+def _with_service(
+    place: Place, target: Store, options: BatchOptions, endpoint: str, model: str | None
+) -> int:
+    from app.jobs.endpoint import answerer_at, model_at
+
+    there = model_at(endpoint, model)
+    spec = _spec(place, options, there.name, there.revision)
+    return _whole(spec, place, target, options, lambda: answerer_at(endpoint, there))
+
+
+def _spec(place: Place, options: BatchOptions, model: str, revision: str) -> JobSpec:
+    spec = JobSpec(
+        source=place.store.url,
+        manifest=place.manifest,
+        task=options.task,
+        phrases=options.phrases,
+        model=model,
+        revision=revision,
+        max_objects=options.max_objects,
+        min_score=options.min_score,
+        dedupe=options.dedupe,
+        format=options.format,
+        shard_size=options.shard_size,
+    )
+    check_format(spec.format, spec.task)
+    return spec
+
+
+def _whole(
+    spec: JobSpec,
+    place: Place,
+    target: Store,
+    options: BatchOptions,
+    answerer: Callable[[], EngineAnswerer | ServiceAnswerer],
+) -> int:
+    """From plan to summary; the exit status."""
+    job = options.job or job_name(spec)
+    folder = target.within(job)
+    plan = open_plan(job, spec, place.store, folder)
+    if (summary := read_summary(folder)) is None:
+        if not asyncio.run(_until_stopped(plan, place.store, folder, answerer())):
+            print(f"pointbox: stopped; run the same command again to go on with job {job}", file=sys.stderr)
+            return INTERRUPTED
+        summary = finish(plan, folder)
+    _tell(summary, folder)
     return 0
 
 
-async def _until_stopped(plan: Plan, source: Store, target: Store, answerer: EngineAnswerer) -> bool:
+async def _until_stopped(
+    plan: Plan, source: Store, target: Store, answerer: EngineAnswerer | ServiceAnswerer
+) -> bool:
     """Whether every shard has results; False after SIGINT or SIGTERM."""
     left = shards_left(plan, target)
     meter = Meter(plan.images, min(plan.images, (plan.shards - len(left)) * plan.spec.shard_size))
@@ -119,10 +144,13 @@ async def _until_stopped(plan: Plan, source: Store, target: Store, answerer: Eng
         work = asyncio.ensure_future(_run(runner, left))
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, work.cancel)
-        with suppress(asyncio.CancelledError):
+        try:
             await work
-            return True
-    return False
+        except asyncio.CancelledError:
+            return False
+        finally:
+            await answerer.close()
+    return True
 
 
 async def _run(runner: ShardRunner, shards: list[int]) -> None:

@@ -30,6 +30,11 @@ class Meter:
         self.errors += not good
         self.show()
 
+    def at(self, done: int, errors: int) -> None:
+        """What somebody else has counted."""
+        self.done, self.errors = done, errors
+        self.show()
+
     @property
     def rate(self) -> float:
         """Images per second of this run."""

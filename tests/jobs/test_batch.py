@@ -45,11 +45,7 @@ def spec_of(engine: Engine, source: Store, **changes: Any) -> JobSpec:
 
 def run(engine: Engine, spec: JobSpec, source: Store, target: Store) -> Summary:
     plan = open_plan("job", spec, source, target)
-    answerer = EngineAnswerer(engine)
-    try:
-        asyncio.run(answer_all(plan, source, target, answerer))
-    finally:
-        answerer.close()
+    asyncio.run(answer_all(plan, source, target, EngineAnswerer(engine)))
     return finish(plan, target)
 
 
@@ -62,6 +58,7 @@ async def answer_all(plan: Plan, source: Store, target: Store, answerer: EngineA
     async for shard, count in runner.run(shards_left(plan, target)):
         assert count == count_shard(target, shard)
         finished.append(shard)
+    await answerer.close()
 
 
 def lines(target: Store, kind: str) -> list[dict[str, Any]]:
