@@ -19,7 +19,7 @@ from transformers.models.siglip.image_processing_pil_siglip import SiglipImagePr
 
 from training.vocabulary import LOCATIONS, build_tokenizer
 
-IMAGE_SIDE, PATCH, WIDTH = 128, 16, 192
+IMAGE_SIDE, PATCH, WIDTH = 192, 16, 192
 GRID = IMAGE_SIDE // PATCH
 IMAGE_TOKENS = GRID * GRID
 DIALECT = {"pointbox_dialect": "pointbox", "pointbox_prefix": "image"}

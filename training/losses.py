@@ -13,6 +13,7 @@ from training.batches import BINS, Batch
 from training.checkpoint import IMAGE_TOKENS, WIDTH
 
 MATCH_LAYERS = 2
+SHAPE_WEIGHT = 2.5  # telling shapes apart is what fails most
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class PatchHead(nn.Module):
         covered = shape >= 0
         loss = F.binary_cross_entropy_with_logits(self.covered(flat).squeeze(1), covered.float())
         inside = flat[covered]
-        loss = loss + F.cross_entropy(self.shape(inside) @ table[self.words.shapes].T, shape[covered])
+        shapes = self.shape(inside) @ table[self.words.shapes].T
+        loss = loss + SHAPE_WEIGHT * F.cross_entropy(shapes, shape[covered])
         colour = batch.patch_colour.reshape(-1)[covered]
         loss = loss + F.cross_entropy(self.colour(inside) @ table[self.words.colours].T, colour)
         boxes = batch.patch_box.reshape(-1, 4)[covered]

@@ -74,16 +74,18 @@ def matches(item: SceneObject, colour: str | None, shape: str | None) -> bool:
     return colour in (None, item.colour) and shape in (None, item.shape)
 
 
-def make_query(scene: Scene, rng: np.random.Generator, all_share: float) -> Query:
+def make_query(
+    scene: Scene, rng: np.random.Generator, all_share: float, absent_share: float = ABSENT_SHARE
+) -> Query:
     """A random question about the scene.
 
-    `all_share` is the probability of asking for every shape; of the other queries one in five
-    names something that the scene lacks, mostly with a colour and a shape that it does have.
+    `all_share` is the probability of asking for every shape; of the other queries a share of
+    `absent_share` names something that the scene lacks, mostly with a colour and a shape that it has.
     """
     colour, shape = None, None
     if rng.random() >= all_share:
         kind = str(rng.choice(list(KIND_SHARES), p=list(KIND_SHARES.values())))
-        absent = not scene.objects or rng.random() < ABSENT_SHARE
+        absent = not scene.objects or rng.random() < absent_share
         colour, shape = _absent(scene, rng, kind) if absent else _present(scene, rng, kind)
     task: Literal["detect", "point"] = "detect" if rng.random() < 0.6 else "point"
     found = tuple(item for item in scene.objects if matches(item, colour, shape))
