@@ -22,6 +22,8 @@ def batch(
     point: Phrases = None,
     model: str | None = None,
     endpoint: str | None = None,
+    ray: str | None = None,
+    ray_actors: int = 0,
     format: Literal["jsonl", "coco", "yolo", "labelstudio"] = "jsonl",
     max_objects: int = 50,
     min_score: float = 0.0,
@@ -49,6 +51,11 @@ def batch(
     endpoint
         The URL of a running service that answers instead of an engine in this process. POINTBOX_API_KEY is
         the key, if it wants one.
+    ray
+        The address of a Ray whose machines share the work, auto for the one that runs here, or local for a
+        new one on this machine.
+    ray_actors
+        Engines on the machines of the Ray; by default one for each.
     format
         coco, yolo or labelstudio write a file of that kind beside the results, which are JSON lines.
     max_objects
@@ -69,6 +76,8 @@ def batch(
         The server is reached without TLS.
     """
     task = task_of(detect, point)
+    if endpoint is not None and ray is not None:
+        raise ProblemError("invalid-request", "Use --endpoint or --ray, not both.")
     if max_objects < 1 or shard_size < 1 or not 0 <= min_score <= 1:
         raise ProblemError(
             "invalid-request", "--max-objects and --shard-size start at 1, --min-score is between 0 and 1."
@@ -87,6 +96,8 @@ def batch(
         dedupe=dedupe == "on",
         shard_size=shard_size,
         s3=S3Options(s3_endpoint, s3_path_style, s3_allow_http),
+        ray=ray,
+        ray_actors=ray_actors,
     )
     return run_batch(source, options, model, endpoint)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from app.jobs.endpoint import ServiceAnswerer
 
 INTERRUPTED = 130
+Work = Callable[[Plan, Store, list[int], Meter], Coroutine[None, None, None]]
+"""Answers the shards of a plan that are left, results into a folder, counting images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,9 @@ class BatchOptions:
     dedupe: bool
     shard_size: int
     s3: S3Options
+    ray: str | None
+    """Where a Ray is; None: no Ray."""
+    ray_actors: int
 
 
 def run_batch(where: str, options: BatchOptions, model: str | None, endpoint: str | None) -> int:
@@ -62,6 +67,8 @@ def run_batch(where: str, options: BatchOptions, model: str | None, endpoint: st
         check_apart(place.store, target)
         if endpoint is not None:
             return _with_service(place, target, options, endpoint, model)
+        if options.ray is not None:
+            return _with_ray(place, target, options, Settings.load(model=model))
         return _with_engine(place, target, options, Settings.load(model=model))
     except JobError as error:
         raise ProblemError("invalid-request", str(error)) from error
@@ -82,7 +89,7 @@ def _with_engine(place: Place, target: Store, options: BatchOptions, settings: S
     with engine:
         info = engine.model_info
         spec = _spec(place, options, info.name, info.revision)
-        return _whole(spec, place, target, options, lambda: EngineAnswerer(engine))
+        return _whole(spec, place, target, options, _here(place, lambda: EngineAnswerer(engine)))
 
 
 def _with_service(
@@ -92,7 +99,17 @@ def _with_service(
 
     there = model_at(endpoint, model)
     spec = _spec(place, options, there.name, there.revision)
-    return _whole(spec, place, target, options, lambda: answerer_at(endpoint, there))
+    return _whole(spec, place, target, options, _here(place, lambda: answerer_at(endpoint, there)))
+
+
+def _with_ray(place: Place, target: Store, options: BatchOptions, settings: Settings) -> int:
+    from app.jobs.cluster import Places, started
+
+    assert options.ray is not None
+    places = Places(place.store.url, target.url, options.s3)
+    with started(options.ray, options.ray_actors, places, settings) as cluster:
+        spec = _spec(place, options, *cluster.model())
+        return _whole(spec, place, target, options, cluster.run)
 
 
 def _spec(place: Place, options: BatchOptions, model: str, revision: str) -> JobSpec:
@@ -113,19 +130,13 @@ def _spec(place: Place, options: BatchOptions, model: str, revision: str) -> Job
     return spec
 
 
-def _whole(
-    spec: JobSpec,
-    place: Place,
-    target: Store,
-    options: BatchOptions,
-    answerer: Callable[[], EngineAnswerer | ServiceAnswerer],
-) -> int:
+def _whole(spec: JobSpec, place: Place, target: Store, options: BatchOptions, work: Work) -> int:
     """From plan to summary; the exit status."""
     job = options.job or job_name(spec)
     folder = target.within(job)
     plan = open_plan(job, spec, place.store, folder)
     if (summary := read_summary(folder)) is None:
-        if not asyncio.run(_until_stopped(plan, place.store, folder, answerer())):
+        if not asyncio.run(_until_stopped(plan, folder, work)):
             print(f"pointbox: stopped; run the same command again to go on with job {job}", file=sys.stderr)
             return INTERRUPTED
         summary = finish(plan, folder)
@@ -133,29 +144,34 @@ def _whole(
     return 0
 
 
-async def _until_stopped(
-    plan: Plan, source: Store, target: Store, answerer: EngineAnswerer | ServiceAnswerer
-) -> bool:
+async def _until_stopped(plan: Plan, folder: Store, work: Work) -> bool:
     """Whether every shard has results; False after SIGINT or SIGTERM."""
-    left = shards_left(plan, target)
+    left = shards_left(plan, folder)
     meter = Meter(plan.images, min(plan.images, (plan.shards - len(left)) * plan.spec.shard_size))
-    runner = ShardRunner(plan.spec, source, target, answerer, _nothing, meter.image)
     with shown(meter):
-        work = asyncio.ensure_future(_run(runner, left))
+        working = asyncio.ensure_future(work(plan, folder, left, meter))
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, work.cancel)
+            asyncio.get_running_loop().add_signal_handler(number, working.cancel)
         try:
-            await work
+            await working
         except asyncio.CancelledError:
             return False
-        finally:
-            await answerer.close()
     return True
 
 
-async def _run(runner: ShardRunner, shards: list[int]) -> None:
-    async for _ in runner.run(shards):
-        pass
+def _here(place: Place, answerer: Callable[[], EngineAnswerer | ServiceAnswerer]) -> Work:
+    """In this process, one shard after the other."""
+
+    async def work(plan: Plan, folder: Store, left: list[int], meter: Meter) -> None:
+        answering = answerer()
+        try:
+            runner = ShardRunner(plan.spec, place.store, folder, answering, _nothing, meter.image)
+            async for _ in runner.run(left):
+                pass
+        finally:
+            await answering.close()
+
+    return work
 
 
 async def _nothing(shard: int) -> None:
