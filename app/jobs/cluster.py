@@ -33,6 +33,10 @@ except ModuleNotFoundError:
     ) from None
 
 
+TRIES = 4
+"""Of a shard whose engine dies."""
+
+
 @dataclass(frozen=True, slots=True)
 class Places:
     """The URLs of source and destination, a folder's as its absolute path."""
@@ -95,6 +99,8 @@ class Cluster:
                     count: ShardCount = await actor.run.remote(plan, number)
                 except ray.exceptions.RayTaskError as error:
                     raise _cause(error) from None
+                except ray.exceptions.RayError as error:
+                    raise JobError(f"shard {number} ended the engine {TRIES} times: {error}") from None
                 meter.at(meter.done + count.images, meter.errors + count.errors)
 
         feeding = [asyncio.create_task(feed(actor)) for actor in self._actors]
@@ -129,7 +135,7 @@ def started(address: str, actors: int, places: Places, settings: Settings) -> It
             scheduling_strategy="SPREAD",
             max_concurrency=1,
             max_restarts=-1,
-            max_task_retries=-1,
+            max_task_retries=TRIES - 1,
         )
         yield Cluster([kind.remote(places, settings) for _ in range(count)])
     finally:

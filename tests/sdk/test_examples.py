@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from pointbox import Detection
+from tests.app.running import CORNERS, truth
 from tests.sdk.conftest import Live
 
 _FENCED = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -48,6 +50,12 @@ def test_the_readme(
     examples = [textwrap.dedent(example) for example in _INDENTED.findall(Path("README.md").read_text())]
     assert len(examples) == 1
     monkeypatch.chdir(folder)
-    exec(compile(examples[0], "README.md", "exec"), {})
-    assert capsys.readouterr().out.startswith("red circle 0.9")
+    names: dict[str, Any] = {}
+    exec(compile(examples[0], "README.md", "exec"), names)
+    circle, star = names["result"]
+    assert capsys.readouterr().out.startswith(f"red circle {circle.score} {circle.pixels}\nyellow star 0.")
+    for box in (circle, star):
+        (corners,) = truth("scene.jpg", box.label)
+        true = Detection(label=box.label, score=1.0, **dict(zip(CORNERS, corners, strict=True)))
+        assert box.iou(true) > 0.5
     assert (folder / "out.png").exists()
