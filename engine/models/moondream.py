@@ -10,7 +10,7 @@ import torch
 
 from engine.attention import Paged
 from engine.device.cuda import upload
-from engine.models.base import Encoded, KvShape, ModelInfo, Pixels
+from engine.models.base import AdaptedPart, Encoded, KvShape, ModelInfo, Pixels
 from engine.models.checkpoint import Checkpoint
 from engine.models.family import Family
 from engine.models.moondream_config import Section, read_shape, read_vision
@@ -61,6 +61,10 @@ class Moondream:
         self._crops = CropShape(vision.side, vision.margin * vision.patch, vision.most_crops)
         bos = torch.tensor([self._prompting.bos], device=checkpoint.device)
         self._bos = self.network.embed(bos)
+        self.adapted_parts = (
+            AdaptedPart(self.network.text.blocks, ("model.text.blocks", "text.blocks"), "text"),
+            AdaptedPart(self.network.vision, ("model.vision", "vision"), "image"),
+        )
 
     def preprocess(self, image: npt.NDArray[np.uint8]) -> Pixels:
         """[H, W, 3] -> uint8 [crops, S, S, 3], the whole picture first."""
