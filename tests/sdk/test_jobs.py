@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 import pointbox
@@ -12,6 +14,8 @@ from pointbox import AsyncClient, Client, Job
 from pointbox.jobs import JobFailure, Lines
 from tests.app.running import serving
 from tests.jobs.folders import stores
+from tests.sdk.conftest import Live
+from tests.sdk.scripted import Script, ok, problem
 
 WAIT_S = 300.0
 
@@ -77,3 +81,17 @@ def test_lines_come_in_pieces_of_any_size(size: int) -> None:
     assert [record for piece in [*pieces, b""] for record in lines.feed(piece)] == failures
     with pytest.raises(pointbox.InvalidResponse):
         list(Lines(JobFailure, "r1").feed(b"<html>\n"))
+
+
+def test_a_url_is_told_when_a_job_has_ended(live: Live, script: Script) -> None:
+    script.steps[:] = [problem("unavailable", 503), ok]
+    with Client(live.url, live.key) as client:
+        job = client.jobs.submit("pictures", "labels", "star", webhook=f"{script.url}/told")
+        ended = client.jobs.wait(job, timeout=WAIT_S)
+    until = time.monotonic() + WAIT_S
+    while len(script.asked) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    for told in script.asked:  # the first was refused
+        assert (told.method, told.path) == ("POST", "/told")
+        assert msgspec.json.decode(told.body, type=Job) == ended
