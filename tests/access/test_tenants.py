@@ -120,7 +120,7 @@ def routes() -> set[tuple[str, str]]:
 
 
 def test_no_route_is_left_out() -> None:
-    open_to_all = {("GET", "/livez"), ("GET", "/readyz"), ("GET", "/metrics")}
+    open_to_all = {("GET", path) for path in ("/livez", "/readyz", "/metrics", "/", "/assets/{name}")}
     versioned = {(method, f"/v1{path}") for method, path in (*WAYS, *JOB_WAYS, *WITHOUT_IDS)}
     assert routes() == open_to_all | versioned | set(WAYS) | set(JOB_WAYS) | WITHOUT_IDS
 
