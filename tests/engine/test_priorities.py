@@ -45,6 +45,7 @@ class Desk:
             pixels=Pixels(np.zeros(1), 64),  # type: ignore[arg-type]
             image_tokens=64,
             shift=0,
+            frame=None,
             max_tokens=life,
             seed=0,
         )
