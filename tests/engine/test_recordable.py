@@ -24,7 +24,7 @@ from engine.models.moondream import Moondream
 from engine.models.registry import load_model
 from engine.request import Request
 from tests.models.adapters import QUERIES, Recipe, write_adapter
-from tests.models.checkpoints import TINY
+from tests.models.checkpoints import TINY, random_checkpoint
 from tests.models.moondream_checkpoints import Kind, moondream_checkpoint
 
 HOST_READS = {"_local_scalar_dense", "is_nonzero", "equal", "item"}
@@ -70,13 +70,13 @@ class RecordableCpu(CpuDevice):
         return super().compute(work if key is None else watched, key)
 
 
-@pytest.fixture(scope="module", params=["timing", "tiny", "moondream 2", "moondream 3"])
+@pytest.fixture(scope="module", params=["timing", "paligemma", "moondream 2", "moondream 3"])
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
     if request.param == "timing":
         return RandomMoondream(TOY, 64, torch.device("cpu"), torch.float32)
-    if request.param == "tiny":
-        return load_model("tiny", torch.device("cpu"))
-    folder = tmp_path_factory.mktemp("moondream")
+    folder = tmp_path_factory.mktemp("model")
+    if request.param == "paligemma":
+        return load_model(str(random_checkpoint(folder, 5, endless=True)), torch.device("cpu"))
     third = request.param == "moondream 3"
     moondream_checkpoint(folder, Kind(grid=3, margin=1, context=64, third=third, norm=third), seed=1)
     model = load_model(str(folder), torch.device("cpu"))
