@@ -13,7 +13,7 @@ from app.admission.translate import failure
 from app.jobs.answering import EngineAnswerer
 from app.jobs.errors import JobError, StoreAway
 from app.jobs.exports import check_format
-from app.jobs.places import Place, S3Options, check_apart, destination, source
+from app.jobs.places import Place, S3Options, check_apart, check_job, destination, source
 from app.jobs.planning import job_name
 from app.jobs.progress import Meter, shown
 from app.jobs.records import Format, JobSpec, Plan, Summary
@@ -60,8 +60,12 @@ def run_batch(where: str, options: BatchOptions, model: str | None, endpoint: st
         ProblemError: what the caller can mend.
     """
     try:
+        if options.job is not None:
+            check_job(options.job)
         place = source(where, options.s3)
-        if options.phrases or place.manifest is None:
+        if not options.phrases and place.manifest is None:
+            raise JobError("say what to look for: --detect or --point, and phrases after it")
+        if options.phrases:
             check_phrases(options.phrases, field="phrases")
         target = destination(options.out, options.s3)
         check_apart(place.store, target)

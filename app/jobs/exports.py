@@ -37,7 +37,7 @@ def make_export(spec: JobSpec, folder: Path) -> Export | None:
 def check_format(form: Format, task: Task) -> None:
     """Raises JobError for a format that cannot hold the answers."""
     if form == "yolo" and task == "point":
-        raise JobError("YOLO's label files hold boxes, not points: use another --format")
+        raise JobError("YOLO's label files hold boxes, not points: use another format")
 
 
 class Classes:

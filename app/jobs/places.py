@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from app.jobs.s3 import S3Store
 from app.jobs.stores import FolderStore, Store
 
 MANIFESTS = (".jsonl", ".csv")
+_JOB = re.compile(r"[\w][\w.-]{0,99}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ def source(text: str, options: S3Options) -> Place:
     """`s3://bucket/prefix`, a folder, or a manifest (.jsonl, .csv) in either.  Raises JobError."""
     if not text.lower().endswith(MANIFESTS):
         if "://" not in text and not Path(text).expanduser().is_dir():
-            raise JobError(f"there is no folder {text}")
+            raise JobError(f"{text} is no folder, and no .jsonl or .csv manifest")
         return Place(destination(text, options))
     parent, _, name = text.rpartition("/")
     if text.startswith("s3://") and parent == "s3:/":
@@ -62,6 +64,16 @@ def destination(text: str, options: S3Options) -> Store:
         path_style=options.path_style,
         allow_http=options.allow_http,
     )
+
+
+def check_job(name: str) -> str:
+    """The name of a job's folder, unchanged.  Raises JobError for one that would lead elsewhere."""
+    if not _JOB.fullmatch(name):
+        raise JobError(
+            f"a job cannot be called {name!r}: use letters, digits, '.', '_' and '-', 100 at most, "
+            "and a letter or digit first"
+        )
+    return name
 
 
 def check_apart(source: Store, target: Store) -> None:

@@ -38,6 +38,8 @@ def make_plan(job: str, spec: JobSpec, source: Store, target: Store) -> Plan:
         target.put(items_name(shards), to_lines(shard))
         images += len(shard)
         shards += 1
+    if not images:
+        raise JobError(f"there is no image in {spec.source}")
     plan = Plan(job=job, spec=spec, images=images, shards=shards)
     target.put(PLAN, to_document(plan))
     return plan

@@ -52,9 +52,13 @@ class JobService:
             check_webhook(request.webhook, self._policy)
         try:
             check_format(request.format, request.task)
-            check_apart(self._stores.open(request.source), self._stores.open(request.out))
         except JobError as error:
-            raise ProblemError("invalid-request", f"This job cannot run: {error}.") from None
+            raise ProblemError("invalid-request", f"This job cannot run: {error}.", field="format") from None
+        try:
+            check_apart(self._stores.open(request.source), self._stores.open(request.out))
+        except JobError:
+            detail = "The results would lie inside the source, or one of the stores cannot be opened."
+            raise ProblemError("invalid-request", detail, field="out") from None
         async with _database():
             return await info_of(self._ledger, await self._ledger.add(request, caller))
 

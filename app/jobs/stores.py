@@ -34,7 +34,7 @@ class Store(Protocol):
         ...
 
     def list(self) -> Iterator[Entry]:
-        """Every object, in one fixed order; folder markers are left out."""
+        """Every object, in one fixed order; folder markers are left out, and of nothing there is nothing."""
         ...
 
     def get(self, key: str) -> tuple[bytes, str]:

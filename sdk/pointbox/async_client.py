@@ -147,6 +147,10 @@ class AsyncClient:
         """
         if concurrency < 1:
             raise ValueError(f"concurrency must be 1 or more, not {concurrency}.")
+        if task not in ("detect", "point"):
+            raise ValueError(f"task must be detect or point, not {task!r}.")
+        if isinstance(images, str | bytes):
+            raise TypeError("images must be a list or an iterator of pictures, not one picture.")
         counter = Counter(images, progress)
         if task == "detect":
             return map_tasks(

@@ -157,6 +157,9 @@ async def test_a_source_that_is_not_there_fails_the_job(running: Jobs) -> None:
     ended = await running.in_state(job, "failed", "completed")
     assert ended["state"] == "failed"
     assert "manifest none.jsonl cannot be read" in ended["reason"]
+    job = (await running.submit(source={"store": "in", "prefix": "mistyped"})).json()["id"]
+    ended = await running.in_state(job, "failed", "completed")
+    assert (ended["state"], "there is no image in" in ended["reason"]) == ("failed", True)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.jobs.errors import JobError, NoSuchKey, StoreAway
-from app.jobs.places import S3Options, check_apart, destination, source
+from app.jobs.places import S3Options, check_apart, check_job, destination, source
 from app.jobs.s3 import S3Store
 from app.jobs.stores import FolderStore, Store
 from tests.jobs.servers import READER, Weed, client_of, free_ports, store_at
@@ -133,6 +133,12 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 def test_places_that_are_none(text: str, reason: str) -> None:
     with pytest.raises(JobError, match=reason):
         source(text, S3Options())
+
+
+@pytest.mark.parametrize("name", ["../x", "/tmp/x", ".", "..", "a/b", "", ".hidden", "a b", "x" * 101])
+def test_a_job_stays_in_its_folder(name: str) -> None:
+    with pytest.raises(JobError, match="cannot be called"):
+        check_job(name)
 
 
 def test_results_stay_out_of_the_source(tmp_path: Path) -> None:
