@@ -59,7 +59,9 @@ _PHRASES = Schema(type=OpenAPIType.ARRAY, items=_PHRASE, min_items=1, max_items=
 _IMAGE_ID = Schema(
     type=OpenAPIType.STRING, max_length=MAX_NAME_CHARS, description="As `POST /v1/images` gave it."
 )
-_EVENTS = Schema(type=OpenAPIType.STRING, description="With `stream`: server-sent events.")
+_EVENTS = Schema(
+    description="With `stream`: server-sent events, each with `event` and `data`, a JSON document."
+)
 _ANYTHING = "Sent by Moondream's clients; without effect."
 
 _OPTIONS = {
