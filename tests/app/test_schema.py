@@ -62,6 +62,12 @@ def test_requests_that_have_an_image(case: Any, service: Service) -> None:
     send(case, service, negative_data_rejection)  # which wrongs are left is not known
 
 
+def test_a_stream_is_as_the_schema_says(service: Service) -> None:
+    """With an object in it: most random requests find nothing."""
+    body = {"image": EXAMPLE_IMAGE, "object": "red circle", "stream": True}
+    send(schema["/v1/detect"]["POST"].Case(body=body, media_type="application/json"), service)
+
+
 @pytest.mark.long
 @schema.parametrize()
 @settings(max_examples=500, deadline=None, suppress_health_check=QUIET)
