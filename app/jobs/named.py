@@ -9,10 +9,11 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from app.jobs.s3 import S3Store
-from app.jobs.schemas import StorePlace
+from app.jobs.schemas import SourcePlace, StorePlace
 from app.jobs.stores import FolderStore, Store
 from app.problems import ProblemError
 from app.settings import SettingsError
+from app.strict_json import decode_json
 
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,12 +48,13 @@ class Stores:
         if not text.strip():
             return cls({})
         try:
-            data = text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8")
-            return cls(msgspec.json.decode(data, type=dict[str, StoreConfig]))
+            data = text.encode() if text.lstrip().startswith("{") else Path(text).read_bytes()
+            by_name = decode_json(data, dict[str, msgspec.Raw])
         except OSError as error:
-            raise SettingsError(f"stores: {text} cannot be read: {error.strerror}") from None
-        except msgspec.DecodeError as error:
-            raise SettingsError(f"stores must be a JSON object of stores by name: {error}") from None
+            raise SettingsError(f"POINTBOX_STORES: {text} cannot be read: {error.strerror}") from None
+        except ProblemError as problem:
+            raise SettingsError(f"POINTBOX_STORES must be JSON, stores by name: {problem.detail}") from None
+        return cls({name: _config(name, raw) for name, raw in by_name.items()})
 
     def check(self, place: StorePlace, tenant: str, *, field: str, write: bool) -> None:
         """Raises ProblemError: a store that this tenant does not have, or a prefix that leaves it."""
@@ -67,9 +69,13 @@ class Stores:
         if write and not config.write:
             detail = f"Jobs may not write to the store {place.store!r}."
             raise ProblemError("invalid-request", detail, field=f"{field}.store")
-        if ".." in PurePosixPath(place.prefix).parts or place.prefix.startswith("/"):
+        if not _stays_below(place.prefix):
             detail = "A prefix is relative to its store and has no `..`."
             raise ProblemError("invalid-request", detail, field=f"{field}.prefix")
+        manifest = place.manifest if isinstance(place, SourcePlace) else None
+        if manifest is not None and not _names_a_file(manifest):
+            detail = "A manifest is the path of a file below the prefix, and has no `..`."
+            raise ProblemError("invalid-request", detail, field=f"{field}.manifest")
 
     def open(self, place: StorePlace) -> Store:
         """The folder that a place names.  Raises JobError."""
@@ -90,6 +96,22 @@ class Stores:
             access_key=_secret(config.access_key_env),
             secret_key=_secret(config.secret_key_env),
         )
+
+
+def _config(name: str, text: msgspec.Raw) -> StoreConfig:
+    """Raises SettingsError."""
+    try:
+        return decode_json(bytes(text), StoreConfig)
+    except ProblemError as problem:
+        raise SettingsError(f"POINTBOX_STORES: the store {name!r}: {problem.detail}") from None
+
+
+def _stays_below(path: str) -> bool:
+    return not path.startswith("/") and ".." not in PurePosixPath(path).parts and "\0" not in path
+
+
+def _names_a_file(path: str) -> bool:
+    return _stays_below(path) and path.strip("./") != "" and not path.endswith("/")
 
 
 def _secret(variable: str | None) -> str | None:
