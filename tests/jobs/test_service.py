@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ import httpx
 import pytest
 
 from app.jobs.opening import jobs_beside
-from app.settings import Settings, SettingsError
+from app.settings import Settings
 from tests.access.serving import Api, serving
 from tests.admission.fakes import PATIENCE_S, FakeEngine, Work, until
 from tests.intake.pictures import encode, plain
@@ -164,6 +165,40 @@ async def test_a_source_that_is_not_there_fails_the_job(running: Jobs) -> None:
     assert (ended["state"], "there is no image in" in ended["reason"]) == ("failed", True)
 
 
+async def test_a_damaged_job_fails_and_the_next_one_runs(jobs: Jobs) -> None:
+    jobs.fill(60)
+    broken, whole = [(await jobs.submit()).json()["id"] for _ in range(2)]
+    stop = asyncio.Event()
+    async with jobs_beside(jobs.settings, stop):
+        await until(lambda: (jobs.root / "out" / broken / "results" / "00000.jsonl").exists())
+        stop.set()
+    (jobs.root / "out" / broken / "plan" / "00011.jsonl").unlink()
+    stop = asyncio.Event()
+    async with jobs_beside(jobs.settings, stop):
+        ended = await jobs.in_state(broken, "failed", "completed")
+        assert (ended["state"], "plan/00011.jsonl is gone" in ended["reason"]) == ("failed", True)
+        assert (await jobs.in_state(whole, "failed", "completed"))["state"] == "completed"
+        stop.set()
+
+
+async def test_a_long_listing_keeps_its_job(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.jobs.ledger.LEASE_S", 1.5)
+    monkeypatch.setattr("app.jobs.runner.BEAT_S", 0.1)
+    keys = jobs.fill(3)
+    os.mkfifo(manifest := jobs.root / "in" / "slow.jsonl")
+    job = (await jobs.submit(source={"store": "in", "manifest": "slow.jsonl"})).json()["id"]
+    stop = asyncio.Event()
+    async with jobs_beside(jobs.settings, stop), jobs_beside(jobs.settings, stop):
+        taken = (await jobs.in_state(job, "running"))["started_at"]
+        await asyncio.sleep(3)  # twice the lease, which the other runner waits for
+        await asyncio.to_thread(
+            manifest.write_text, "".join(json.dumps({"image": key}) + "\n" for key in keys)
+        )
+        ended = await jobs.in_state(job, "failed", "completed")
+        stop.set()
+    assert (ended["state"], ended["progress"]["done"], ended["started_at"]) == ("completed", 3, taken)
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
@@ -236,13 +271,6 @@ async def test_a_key_without_the_scope_has_no_jobs(settings: Settings, tmp_path:
     async with serving(replace(settings, auth="on", data_dir=str(tmp_path), stores=stores)) as api:
         answer = await api.client.get("/v1/jobs", headers=await api.key("acme", scopes=("infer",)))
         assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")
-
-
-@pytest.mark.parametrize("stores", ["{", '{"a": {}}', "no/such/file", '{"a": {"url": "x", "secret": "y"}}'])
-async def test_stores_that_cannot_be_read(settings: Settings, tmp_path: Path, stores: str) -> None:
-    with pytest.raises(SettingsError, match="POINTBOX_STORES"):
-        async with jobs_beside(replace(settings, data_dir=str(tmp_path), stores=stores), asyncio.Event()):
-            pass
 
 
 async def test_a_model_that_nobody_serves_is_refused(jobs: Jobs) -> None:

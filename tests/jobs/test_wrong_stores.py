@@ -20,6 +20,14 @@ WRONG = [
     ('{"b": {"url": "x", "secret": "y"}}', r"the store 'b': The field 'secret' is not known"),
     ('{"b": {"url": "x", "write": "yes"}}', r"the store 'b': `write` must be true or false, not text"),
     ('{"b": {"url": "x"}, "b": {"url": "y"}}', r"The field 'b' is given twice"),
+    ('{"a": {"url": "gs://bucket"}}', r"'a': gs://bucket is neither a folder nor s3://bucket/prefix"),
+    ('{"a": {"url": "s3://"}}', r"'a': s3:// is neither a folder nor"),
+    ('{"a": {"url": "s3://b", "endpoint": "localhost:1"}}', r"'a': s3://b/ cannot be reached like this"),
+    ('{"a": {"url": "s3://b", "endpoint": "http://127.0.0.1:1"}}', r"'a': .*\"allow_http\": true"),
+    (
+        '{"a": {"url": "s3://b", "access_key_env": "NOT_SET"}}',
+        r"'a': the environment variable NOT_SET is not",
+    ),
     ("no/such/file", r"no/such/file cannot be read: No such file or directory"),
 ]
 
