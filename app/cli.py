@@ -16,6 +16,7 @@ from app.benchmarks import bench
 from app.jobs.cli import batch
 from app.jobs.commands import jobs
 from app.problems import ProblemError
+from app.setting_names import as_flags
 from app.settings import Settings, SettingsError
 
 app = App(
@@ -205,7 +206,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         status = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except ProblemError as problem:
-        status = _complain(problem.detail, 1 if problem.status == 500 else 2)
+        status = _complain(as_flags(problem.detail), 1 if problem.status == 500 else 2)
     except (SettingsError, CycloptsError) as error:
         status = _complain(str(error), 2)
     except KeyboardInterrupt:

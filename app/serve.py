@@ -21,6 +21,7 @@ from app.admission.registry import by_model, is_live, workers
 from app.admission.scripts import prefix
 from app.admission.worker_queue import report_gone
 from app.child import Child, GaveUp, Recipe
+from app.jobs.opening import check_stores
 from app.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -45,8 +46,12 @@ def run_serve(settings: Settings, commands: Commands | None = None) -> int:
 
     0 after an orderly end; 2 when a child says that the settings cannot work; 1 when one cannot be kept alive
     or the port is taken.
+
+    Raises:
+        SettingsError: the stores cannot be used.
     """
     logs.configure(settings.log_level, "serve")
+    check_stores(settings)
     try:
         settings = replace(settings, port=_claim_port(settings.host, settings.port))
     except OSError as error:

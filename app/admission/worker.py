@@ -17,8 +17,9 @@ from app import logs, tracing
 from app.admission.execution import EngineDied, EngineLike
 from app.admission.feeder import Feeder
 from app.child import USAGE_ERROR
-from app.jobs.opening import jobs_beside
-from app.settings import Settings, SettingsError
+from app.jobs.opening import check_stores, jobs_beside
+from app.setting_names import as_flags
+from app.settings import Settings
 
 CLOSE_S = 5.0
 
@@ -26,7 +27,11 @@ log = structlog.get_logger(__name__)
 
 
 def run_worker(settings: Settings) -> int:
-    """Serves requests until SIGTERM or SIGINT. Returns the exit status: 0 after an orderly end."""
+    """Serves requests until SIGTERM or SIGINT. Returns the exit status: 0 after an orderly end.
+
+    Raises:
+        SettingsError: the stores or the database of jobs cannot be used.
+    """
     if settings.redis_url is None:
         print("A worker needs POINTBOX_REDIS_URL.", file=sys.stderr)
         return USAGE_ERROR
@@ -43,10 +48,11 @@ def run_worker(settings: Settings) -> int:
     def load() -> EngineLike:
         return Engine.load(settings.model, **settings.engine_options)
 
+    check_stores(settings)
     try:
         asyncio.run(work(settings, load, decode))
-    except (EngineError, SettingsError) as error:  # the model, the device or a limit cannot be had
-        print(error, file=sys.stderr)
+    except EngineError as error:  # the model, the device or a limit cannot be had
+        print(as_flags(str(error)), file=sys.stderr)
         return USAGE_ERROR
     except EngineDied as error:
         log.error("the engine ended", error=str(error))
