@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,7 +16,8 @@ from app.benchmarks import bench
 from app.jobs.cli import batch
 from app.jobs.commands import jobs
 from app.problems import ProblemError
-from app.settings import PREFIX, Settings, SettingsError
+from app.setting_names import as_flags
+from app.settings import Settings, SettingsError
 
 app = App(
     name="pointbox",
@@ -127,15 +127,6 @@ class EngineFlags:
         return {**asdict(self), "adapter": ",".join(self.adapter) or None}
 
 
-_FLAGS = {entry.name for kind in (Options, EngineFlags) for entry in fields(kind)}
-_FLAGS |= {"host", "port", "workers", "auth"}
-_NAMES = sorted({entry.name for entry in fields(Settings)} | _FLAGS)
-_SETTINGS = re.compile(
-    rf"^({'|'.join(_NAMES)})\b|(?<![\w/.'-])({'|'.join(name for name in _NAMES if '_' in name)})(?![\w/.'])"
-)
-"""The name of a setting: plain words are one where a message begins with them."""
-
-
 @app.command
 def detect(image: Picture, /, *phrase: Phrase, options: Options | None = None) -> int:
     """Find a box around everything that the phrases name."""
@@ -223,7 +214,7 @@ def main(arguments: list[str] | None = None) -> None:
         status = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except ProblemError as problem:
-        status = _complain(problem.detail, 1 if problem.status >= 500 else 2)
+        status = _complain(as_flags(problem.detail), 1 if problem.status >= 500 else 2)
     except MissingArgumentError as error:
         status = _complain(f"{error} {_hint(error)}", 2)
     except (SettingsError, CycloptsError) as error:
@@ -240,14 +231,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _complain(message: str, status: int) -> int:
-    """One line; the settings in it are called as one writes them."""
-    print(f"pointbox: {_SETTINGS.sub(_written, ' '.join(message.split()))}", file=sys.stderr)
+    print(f"pointbox: {' '.join(message.split())}", file=sys.stderr)
     return status
-
-
-def _written(setting: re.Match[str]) -> str:
-    flag = setting[0] in _FLAGS
-    return f"--{setting[0].replace('_', '-')}" if flag else f"{PREFIX}{setting[0].upper()}"
 
 
 def _hint(error: MissingArgumentError) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from app.setting_names import as_flags
 from app.settings import Settings, SettingsError
 from engine.errors import EngineError
 
@@ -22,4 +23,4 @@ def load_engine(settings: Settings) -> Engine:
     try:
         return Engine.load(settings.model, **settings.engine_options)
     except EngineError as error:
-        raise SettingsError(str(error)) from None
+        raise SettingsError(as_flags(str(error))) from None

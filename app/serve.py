@@ -21,6 +21,7 @@ from app.admission.registry import by_model, is_live, workers
 from app.admission.scripts import prefix
 from app.admission.worker_queue import report_gone
 from app.child import Child, GaveUp, Recipe
+from app.jobs.opening import check_stores
 from app.problems import ProblemError
 from app.settings import Settings
 
@@ -48,9 +49,11 @@ def run_serve(settings: Settings, commands: Commands | None = None) -> int:
     alive.
 
     Raises:
+        SettingsError: the stores cannot be used.
         ProblemError: the port is taken.
     """
     logs.configure(settings.log_level, "serve")
+    check_stores(settings)
     try:
         settings = replace(settings, port=_claim_port(settings.host, settings.port))
     except OSError as error:

@@ -15,7 +15,8 @@ import structlog
 from app import logs, tracing
 from app.admission.execution import EngineDied, EngineLike
 from app.admission.feeder import Feeder
-from app.jobs.opening import jobs_beside
+from app.jobs.opening import check_stores, jobs_beside
+from app.setting_names import as_flags
 from app.settings import Settings, SettingsError
 
 CLOSE_S = 5.0
@@ -30,11 +31,11 @@ def run_worker(settings: Settings) -> int:
         SettingsError: no worker can run with these settings; starting it again would not help.
     """
     if settings.redis_url is None:
-        raise SettingsError("redis_url must be set: a worker takes its requests from there")
+        raise SettingsError("POINTBOX_REDIS_URL must be set: a worker takes its requests from there")
     logs.configure(settings.log_level, "worker")
     tracing.configure("worker")
     if len(settings.models) > 1:
-        raise SettingsError("model must name one: start a worker for each")
+        raise SettingsError("--model must name one: start a worker for each")
     threading.excepthook = _end_process
     from app.intake.decode import decode
     from engine.engine import Engine
@@ -43,10 +44,11 @@ def run_worker(settings: Settings) -> int:
     def load() -> EngineLike:
         return Engine.load(settings.model, **settings.engine_options)
 
+    check_stores(settings)
     try:
         asyncio.run(work(settings, load, decode))
     except EngineError as error:  # the model, the device or a limit cannot be had
-        raise SettingsError(str(error)) from None
+        raise SettingsError(as_flags(str(error))) from None
     except EngineDied as error:
         log.error("the engine ended", error=str(error))
         return 1

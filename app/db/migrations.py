@@ -89,7 +89,8 @@ async def _file_of(database: Database) -> AsyncIterator[None]:
         there = next(folder for folder in Path(file).absolute().parents if folder.exists())
         reason = error.strerror if there.is_dir() else f"{there} is a file and no folder"
         raise SettingsError(
-            f"the database {file} cannot be written: {reason}; data_dir or database_url says where it is"
+            f"the database {file} cannot be written: {reason}; POINTBOX_DATA_DIR or POINTBOX_DATABASE_URL "
+            "says where it is"
         ) from None
     try:
         await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
