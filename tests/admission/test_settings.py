@@ -45,6 +45,7 @@ def test_a_child_reads_the_same_settings():
         ({"POINTBOX_REVISION": "main", "POINTBOX_MODEL": "tiny,other"}, "revision is for one model"),
         ({"POINTBOX_MODEL": " , "}, "model"),
         ({"POINTBOX_BATCH_SHARE": "1.5"}, "batch_share"),
+        ({"POINTBOX_FLOOD_SHARE": "1.5"}, "flood_share"),
         ({"POINTBOX_KV_MEMORY": "lots"}, "POINTBOX_KV_MEMORY must be a number of bytes, such as 512M or 2G"),
         ({"POINTBOX_KV_MEMORY": "0"}, "kv_memory"),
         ({"POINTBOX_REDIS_URL": "localhost:6379"}, "redis://"),
