@@ -37,8 +37,7 @@ local function has_its_part(priority, tenant)
   if (held[tenant] or 0) < flood_rows or redis.call('LLEN', ring_key(model, priority)) == 1 then
     return false
   end
-  local lane = lane_key(model, priority, tenant)
-  return redis.call('XLEN', lane) - redis.call('XPENDING', lane, GROUP)[1] > flood
+  return waiting_in(lane_key(model, priority, tenant)) > flood
 end
 
 -- Returns whether the tenant's turn is over.
