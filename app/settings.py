@@ -52,8 +52,8 @@ class Settings:
     batch_share: float = 0.5
     """Part of the rows that batch requests hold at most while there are interactive ones."""
     flood_share: float = 0.3
-    """Part of a worker's rows that a tenant holds at most while others have requests, when more of its own wait
-    than the worker can hold."""
+    """Part of a worker's rows that a tenant holds at most while others have requests, if more of its own are
+    waiting than the worker can hold."""
     stall_s: float = 60.0
     """An engine that does nothing for so long although it has work counts as hung: its worker ends."""
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
+import uvloop
 
 from app import logs, tracing
 from app.admission.execution import EngineDied, EngineLike
@@ -44,7 +45,7 @@ def run_worker(settings: Settings) -> int:
         return Engine.load(settings.model, **settings.engine_options)
 
     try:
-        asyncio.run(work(settings, load, decode))
+        uvloop.run(work(settings, load, decode))
     except (EngineError, SettingsError) as error:  # the model, the device or a limit cannot be had
         print(error, file=sys.stderr)
         return USAGE_ERROR

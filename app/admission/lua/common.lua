@@ -97,7 +97,7 @@ local function release_image(req)
     return 0
   end
   redis.call('HDEL', P .. 'refs', name)
-  redis.call('DEL', P .. 'image:' .. name)
+  redis.call('UNLINK', P .. 'image:' .. name)
   return tonumber(req.size)
 end
 
