@@ -8,11 +8,13 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from app.jobs.errors import JobError
 from app.jobs.s3 import S3Store
-from app.jobs.schemas import StorePlace
+from app.jobs.schemas import SourcePlace, StorePlace
 from app.jobs.stores import FolderStore, Store
 from app.problems import ProblemError
 from app.settings import SettingsError
+from app.strict_json import decode_json
 
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,22 +39,28 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """By name, as POINTBOX_STORES says."""
+    """By name, as POINTBOX_STORES says.
+
+    roots: each store whole.
+    """
 
     by_name: dict[str, StoreConfig]
+    roots: dict[str, Store]
 
     @classmethod
     def read(cls, text: str) -> Stores:
         """JSON, or the path of a file that holds it; empty: there are none.  Raises SettingsError."""
         if not text.strip():
-            return cls({})
+            return cls({}, {})
         try:
-            data = text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8")
-            return cls(msgspec.json.decode(data, type=dict[str, StoreConfig]))
+            data = text.encode() if text.lstrip().startswith("{") else Path(text).read_bytes()
+            by_name = decode_json(data, dict[str, msgspec.Raw])
         except OSError as error:
-            raise SettingsError(f"stores: {text} cannot be read: {error.strerror}") from None
-        except msgspec.DecodeError as error:
-            raise SettingsError(f"stores must be a JSON object of stores by name: {error}") from None
+            raise SettingsError(f"POINTBOX_STORES: {text} cannot be read: {error.strerror}") from None
+        except ProblemError as problem:
+            raise SettingsError(f"POINTBOX_STORES must be JSON, stores by name: {problem.detail}") from None
+        configs = {name: _config(name, raw) for name, raw in by_name.items()}
+        return cls(configs, {name: _root(name, config) for name, config in configs.items()})
 
     def check(self, place: StorePlace, tenant: str, *, field: str, write: bool) -> None:
         """Raises ProblemError: a store that this tenant does not have, or a prefix that leaves it."""
@@ -67,30 +75,67 @@ class Stores:
         if write and not config.write:
             detail = f"Jobs may not write to the store {place.store!r}."
             raise ProblemError("invalid-request", detail, field=f"{field}.store")
-        if ".." in PurePosixPath(place.prefix).parts or place.prefix.startswith("/"):
+        if not _stays_below(place.prefix):
             detail = "A prefix is relative to its store and has no `..`."
             raise ProblemError("invalid-request", detail, field=f"{field}.prefix")
+        manifest = place.manifest if isinstance(place, SourcePlace) else None
+        if manifest is not None and not _names_a_file(manifest):
+            detail = "A manifest is the path of a file below the prefix, and has no `..`."
+            raise ProblemError("invalid-request", detail, field=f"{field}.manifest")
 
     def open(self, place: StorePlace) -> Store:
-        """The folder that a place names.  Raises JobError."""
-        config = self.by_name[place.store]
-        prefix = place.prefix.strip("/")
-        if not config.url.startswith("s3://"):
-            root = FolderStore(Path(config.url).expanduser().absolute())
-            return root.within(prefix) if prefix else root
-        bucket, _, base = config.url.removeprefix("s3://").partition("/")
-        whole = "/".join(part for part in (base.strip("/"), prefix) if part)
+        """The folder that a place names."""
+        root, prefix = self.roots[place.store], place.prefix.strip("/")
+        return root.within(prefix) if prefix else root
+
+
+def _root(name: str, config: StoreConfig) -> Store:
+    """Raises SettingsError."""
+    scheme, mark, rest = config.url.partition("://")
+    if not mark:
+        return FolderStore(Path(config.url).expanduser().absolute())
+    bucket, _, prefix = rest.partition("/")
+    if scheme != "s3" or not bucket:
+        raise SettingsError(
+            f"POINTBOX_STORES: the store {name!r}: {config.url} is neither a folder nor s3://bucket/prefix"
+        )
+    try:
         return S3Store(
             bucket,
-            whole + "/" if whole else "",
+            prefix.strip("/") + "/" if prefix.strip("/") else "",
             endpoint=config.endpoint,
             region=config.region,
             path_style=config.path_style,
             allow_http=config.allow_http,
-            access_key=_secret(config.access_key_env),
-            secret_key=_secret(config.secret_key_env),
+            access_key=_secret(name, config.access_key_env),
+            secret_key=_secret(name, config.secret_key_env),
         )
+    except JobError as error:
+        raise SettingsError(f"POINTBOX_STORES: the store {name!r}: {error}") from error
 
 
-def _secret(variable: str | None) -> str | None:
-    return None if variable is None else os.environ.get(variable)
+def _config(name: str, text: msgspec.Raw) -> StoreConfig:
+    """Raises SettingsError."""
+    try:
+        return decode_json(bytes(text), StoreConfig)
+    except ProblemError as problem:
+        raise SettingsError(f"POINTBOX_STORES: the store {name!r}: {problem.detail}") from None
+
+
+def _stays_below(path: str) -> bool:
+    return not path.startswith("/") and ".." not in PurePosixPath(path).parts and "\0" not in path
+
+
+def _names_a_file(path: str) -> bool:
+    return _stays_below(path) and path.strip("./") != "" and not path.endswith("/")
+
+
+def _secret(name: str, variable: str | None) -> str | None:
+    """Raises SettingsError: without it, somebody else's keys would be taken."""
+    if variable is None:
+        return None
+    if not os.environ.get(variable):
+        raise SettingsError(
+            f"POINTBOX_STORES: the store {name!r}: the environment variable {variable} is not set"
+        )
+    return os.environ[variable]

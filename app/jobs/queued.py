@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from app.admission.client import AdmissionClient
 from app.admission.errors import QueueFull, TenantQueueFull, Unavailable, UnknownModel
 from app.admission.messages import Failure, SpatialParams
-from app.jobs.errors import JobError
+from app.jobs.errors import StoreAway
 from app.jobs.records import JobSpec, Result
 from app.problems import ProblemError
 from app.spatial.answers import build_answer
 
 TIMEOUT_S = 600.0
 PATIENCE_S = 600.0
-"""How long workers may be away before the job stops for now."""
+"""How long workers may be away before the job is put back, with its shard under way."""
 PAUSE_S = 1.0
 _PASSING = {"unavailable", "cancelled", "deadline-exceeded"}
 """Problems that have to do with the service and not with the image."""
@@ -38,7 +38,9 @@ class QueueAnswerer:
         while True:
             try:
                 return await self._ask(key, data, phrases, spec)
-            except (QueueFull, TenantQueueFull, Unavailable, UnknownModel) as error:
+            except UnknownModel as error:
+                raise StoreAway(f"no worker serves the model {spec.model!r}") from error
+            except (QueueFull, TenantQueueFull, Unavailable) as error:
                 wait_s = getattr(error, "retry_after_s", None) or PAUSE_S
                 reason = str(error)
             except ProblemError as problem:
@@ -46,7 +48,7 @@ class QueueAnswerer:
                     raise
                 wait_s, reason = problem.retry_after_s or PAUSE_S, problem.detail
             if time.monotonic() + wait_s > until:
-                raise JobError(f"the service does not answer: {reason}")
+                raise StoreAway(f"no worker answers: {reason}")
             await asyncio.sleep(wait_s)
 
     async def _ask(self, key: str, data: bytes, phrases: Sequence[str], spec: JobSpec) -> Result:

@@ -21,7 +21,11 @@ class Api:
     """`client` sends no key by itself."""
 
     client: httpx.AsyncClient
-    keys: Keys
+    database: Database
+
+    @property
+    def keys(self) -> Keys:
+        return Keys(self.database)
 
     async def key(self, tenant: str = "acme", **choices: object) -> dict[str, str]:
         """The header of a new key."""
@@ -46,7 +50,7 @@ async def serving(settings: Settings) -> AsyncGenerator[Api, None]:
     await started.wait()
     transport = httpx.ASGITransport(layered(app))  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        yield Api(client, Keys(database))
+        yield Api(client, database)
     stop.set()
     await living
     await database.close()

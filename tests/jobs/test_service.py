@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ import httpx
 import pytest
 
 from app.jobs.opening import jobs_beside
-from app.settings import Settings, SettingsError
+from app.settings import Settings
 from tests.access.serving import Api, serving
 from tests.admission.fakes import PATIENCE_S, FakeEngine, Work, until
 from tests.intake.pictures import encode, plain
@@ -40,7 +41,9 @@ class Jobs:
         return keys
 
     async def submit(self, **changes: Any) -> httpx.Response:
-        return await self.api.client.post("/v1/jobs", json=ASKED | changes)
+        """`...` takes a field away."""
+        asked = {name: value for name, value in (ASKED | changes).items() if value is not ...}
+        return await self.api.client.post("/v1/jobs", json=asked)
 
     async def show(self, job: str) -> dict[str, Any]:
         return (await self.api.client.get(f"/v1/jobs/{job}")).json()  # type: ignore[no-any-return]
@@ -162,6 +165,40 @@ async def test_a_source_that_is_not_there_fails_the_job(running: Jobs) -> None:
     assert (ended["state"], "there is no image in" in ended["reason"]) == ("failed", True)
 
 
+async def test_a_damaged_job_fails_and_the_next_one_runs(jobs: Jobs) -> None:
+    jobs.fill(60)
+    broken, whole = [(await jobs.submit()).json()["id"] for _ in range(2)]
+    stop = asyncio.Event()
+    async with jobs_beside(jobs.settings, stop):
+        await until(lambda: (jobs.root / "out" / broken / "results" / "00000.jsonl").exists())
+        stop.set()
+    (jobs.root / "out" / broken / "plan" / "00011.jsonl").unlink()
+    stop = asyncio.Event()
+    async with jobs_beside(jobs.settings, stop):
+        ended = await jobs.in_state(broken, "failed", "completed")
+        assert (ended["state"], "plan/00011.jsonl is gone" in ended["reason"]) == ("failed", True)
+        assert (await jobs.in_state(whole, "failed", "completed"))["state"] == "completed"
+        stop.set()
+
+
+async def test_a_long_listing_keeps_its_job(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.jobs.ledger.LEASE_S", 1.5)
+    monkeypatch.setattr("app.jobs.runner.BEAT_S", 0.1)
+    keys = jobs.fill(3)
+    os.mkfifo(manifest := jobs.root / "in" / "slow.jsonl")
+    job = (await jobs.submit(source={"store": "in", "manifest": "slow.jsonl"})).json()["id"]
+    stop = asyncio.Event()
+    async with jobs_beside(jobs.settings, stop), jobs_beside(jobs.settings, stop):
+        taken = (await jobs.in_state(job, "running"))["started_at"]
+        await asyncio.sleep(3)  # twice the lease, which the other runner waits for
+        await asyncio.to_thread(
+            manifest.write_text, "".join(json.dumps({"image": key}) + "\n" for key in keys)
+        )
+        ended = await jobs.in_state(job, "failed", "completed")
+        stop.set()
+    assert (ended["state"], ended["progress"]["done"], ended["started_at"]) == ("completed", 3, taken)
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
@@ -174,6 +211,13 @@ async def test_a_source_that_is_not_there_fails_the_job(running: Jobs) -> None:
         ({"source": {"store": "in", "endpoint": "http://127.0.0.1"}}, "source.endpoint"),
         ({"source": {"store": "in", "access_key": "x"}}, "source.access_key"),
         ({"source": "s3://bucket/x"}, "source"),
+        ({"source": {"prefix": "x"}}, "source.store"),
+        ({"out": ...}, "out"),
+        ({"source": {"store": "in", "manifest": "../x.jsonl"}}, "source.manifest"),
+        ({"source": {"store": "in", "manifest": "/etc/x.csv"}}, "source.manifest"),
+        ({"source": {"store": "in", "manifest": ""}}, "source.manifest"),
+        ({"source": {"store": "in", "manifest": "a/"}}, "source.manifest"),
+        ({"source": {"store": "in", "prefix": "a\0b"}}, "source.prefix"),
         ({"objects": []}, "objects"),
         ({"objects": [" "]}, "objects"),
         ({"max_objects": 0}, "max_objects"),
@@ -229,8 +273,34 @@ async def test_a_key_without_the_scope_has_no_jobs(settings: Settings, tmp_path:
         assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")
 
 
-@pytest.mark.parametrize("stores", ["{", '{"a": {}}', "no/such/file", '{"a": {"url": "x", "secret": "y"}}'])
-async def test_stores_that_cannot_be_read(settings: Settings, tmp_path: Path, stores: str) -> None:
-    with pytest.raises(SettingsError, match="stores"):
-        async with jobs_beside(replace(settings, data_dir=str(tmp_path), stores=stores), asyncio.Event()):
-            pass
+async def test_a_model_that_nobody_serves_is_refused(jobs: Jobs) -> None:
+    answer = await jobs.submit(model="no-such-model")
+    assert (answer.status_code, answer.json()["type"]) == (404, "/problems/unknown-model")
+    assert answer.json()["field"] == "model"
+    assert answer.json()["detail"] == "There is no model 'no-such-model'; there is tiny."
+    assert (await jobs.submit(model="tiny")).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("?limit=0", "limit"),
+        ("?limit=101", "limit"),
+        ("?limit=x", "limit"),
+        ("?limit=", "limit"),
+        ("?limit=2&limit=3", "limit"),
+        ("?before=x&colour=red", "colour"),
+        ("?state=x", "state"),
+        ("/x/results?shard=x", "shard"),
+        ("/x/results?shard=-1", "shard"),
+        ("/x/errors?shard=1.5", "shard"),
+        ("/x/errors?page=1", "page"),
+        ("/x?verbose=1", "verbose"),
+    ],
+)
+async def test_query_parameters_that_cannot_be_meant(jobs: Jobs, path: str, field: str) -> None:
+    answer = await jobs.api.client.get(f"/v1/jobs{path}")
+    document = answer.json()
+    assert (answer.status_code, document["type"]) == (422, "/problems/invalid-request")
+    assert document["field"] == field
+    assert field in document["detail"]
