@@ -35,14 +35,14 @@ from app.images.service import ImageService
 from app.images.store import ImageStore, Room
 from app.inference import Inference
 from app.intake.fetch import Fetcher
-from app.jobs.controllers import JobController
+from app.jobs.controllers import JobController, StoreController
 from app.jobs.opening import open_jobs
 from app.observed import HttpFigures, Observed
 from app.openapi import SECURITY
 from app.settings import Settings, SettingsError
 from app.spatial.controllers import SpatialController
 from app.system.controllers import HealthController, MetricsController, ModelController
-from app.web.controllers import PageController
+from app.web.controllers import PageController, SharedPages
 
 SCHEMA = "/schema"
 RATE_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
@@ -79,7 +79,7 @@ def create_app(settings: Settings) -> Litestar:
             await redis.aclose()
             await client.close()
 
-    subjects = [SpatialController, ImageController, JobController, ModelController]
+    subjects = [SpatialController, ImageController, JobController, StoreController, ModelController]
     gate = Gate(settings) if settings.keys_needed else None
     access = [Access()]
     return Litestar(
@@ -88,7 +88,12 @@ def create_app(settings: Settings) -> Litestar:
             MetricsController,
             PageController,
             Router("/v1", route_handlers=subjects, middleware=access),
-            Router("/", route_handlers=subjects, middleware=access, include_in_schema=False),
+            Router(
+                "/",
+                route_handlers=subjects,
+                middleware=[SharedPages(), *access],
+                include_in_schema=False,
+            ),
         ],
         cors_config=_cors(settings.allowed_origins),
         state=State({"settings": settings, "gate": gate, "http": HttpFigures()}, deep_copy=False),

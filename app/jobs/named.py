@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from app.jobs.s3 import S3Store
-from app.jobs.schemas import StorePlace
+from app.jobs.schemas import StoreInfo, StorePlace
 from app.jobs.stores import FolderStore, Store
 from app.problems import ProblemError
 from app.settings import SettingsError
@@ -33,6 +34,12 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     secret_key_env: str | None = None
     tenants: list[str] | None = None
     write: bool = False
+
+    @property
+    def root(self) -> str:
+        """The URL without a slash at its end; of a folder, its absolute path."""
+        in_bucket = self.url.startswith("s3://")
+        return self.url.rstrip("/") if in_bucket else str(Path(self.url).expanduser().absolute())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +65,7 @@ class Stores:
         """Raises ProblemError: a store that this tenant does not have, or a prefix that leaves it."""
         config = self.by_name.get(place.store)
         if config is None or (config.tenants is not None and tenant not in config.tenants):
-            known = sorted(
-                name for name, c in self.by_name.items() if c.tenants is None or tenant in c.tenants
-            )
+            known = [store.name for store in self.listed(tenant)]
             has = f"there are {', '.join(known)}" if known else "there are none"
             detail = f"There is no store {place.store!r}; {has}."
             raise ProblemError("invalid-request", detail, field=f"{field}.store")
@@ -71,14 +76,30 @@ class Stores:
             detail = "A prefix is relative to its store and has no `..`."
             raise ProblemError("invalid-request", detail, field=f"{field}.prefix")
 
+    def listed(self, tenant: str) -> list[StoreInfo]:
+        """Those that this tenant may name."""
+        return [
+            StoreInfo(name=name, write=config.write)
+            for name, config in sorted(self.by_name.items())
+            if config.tenants is None or tenant in config.tenants
+        ]
+
+    def in_names(self, text: str) -> str:
+        """A message in which stores go by their names: callers are not told the places of the server."""
+        places = {config.root: name for name, config in self.by_name.items()}
+        servers = {c.endpoint: f"the server of {name}" for name, c in self.by_name.items() if c.endpoint}
+        for place, name in sorted((places | servers).items(), key=lambda item: -len(item[0])):
+            text = re.sub(rf"{re.escape(place)}(?![\w-])", lambda _, name=name: name, text)
+        return text
+
     def open(self, place: StorePlace) -> Store:
         """The folder that a place names.  Raises JobError."""
         config = self.by_name[place.store]
         prefix = place.prefix.strip("/")
         if not config.url.startswith("s3://"):
-            root = FolderStore(Path(config.url).expanduser().absolute())
+            root = FolderStore(Path(config.root))
             return root.within(prefix) if prefix else root
-        bucket, _, base = config.url.removeprefix("s3://").partition("/")
+        bucket, _, base = config.root.removeprefix("s3://").partition("/")
         whole = "/".join(part for part in (base.strip("/"), prefix) if part)
         return S3Store(
             bucket,

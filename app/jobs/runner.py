@@ -30,6 +30,7 @@ IDLE_S = 1.0
 BEAT_S = LEASE_S / 6
 AWAY_S = 30.0
 """A job whose store or model is away is tried again after this long."""
+FAULT = "the service made an error; the log of its worker has the details"
 
 log = structlog.get_logger(__name__)
 
@@ -84,11 +85,19 @@ class JobRunner:
             log.info("a job is no longer ours", job=job.id)
             return
         except StoreAway as error:
-            await self._settle(self._ledger.put_back(job.id, self._owner, str(error), AWAY_S))
+            await self._settle(self._ledger.put_back(job.id, self._owner, self._told(error), AWAY_S))
             return
         except JobError as error:
-            await self._settle(self._ledger.ended(job.id, self._owner, "failed", str(error)))
+            await self._settle(self._ledger.ended(job.id, self._owner, "failed", self._told(error)))
+        except (*DATABASE_ERRORS, AdmissionError):
+            raise  # it is taken up again when they answer
+        except Exception as error:  # a fault of ours must not end the runner, and with it all jobs
+            log.error("unexpected", job=job.id, exc_info=error)
+            await self._settle(self._ledger.ended(job.id, self._owner, "failed", FAULT))
         await self._webhooks.tell(job)
+
+    def _told(self, error: Exception) -> str:
+        return self._stores.in_names(str(error))
 
     async def _settle(self, change: object) -> None:
         with suppress(LeaseLost):
@@ -112,8 +121,8 @@ class JobRunner:
     async def _left(self, job: Job, plan: Plan, target: Store) -> list[int]:
         """Shards without results; those whose runner died before it could say so are booked."""
         left = await asyncio.to_thread(shards_left, plan, target)
-        booked = await self._ledger.shards_done(job.id)
-        for number in sorted(set(range(plan.shards)) - set(left) - booked):
+        booked = await self._ledger.done(job.id)
+        for number in sorted(set(range(plan.shards)) - set(left) - booked.keys()):
             count = await asyncio.to_thread(count_shard, target, number)
             await self._ledger.begun(job.id, self._owner, number)
             await self._ledger.finished(job.id, self._owner, number, count)

@@ -22,6 +22,7 @@ class Api:
 
     client: httpx.AsyncClient
     keys: Keys
+    settings: Settings
 
     async def key(self, tenant: str = "acme", **choices: object) -> dict[str, str]:
         """The header of a new key."""
@@ -46,7 +47,7 @@ async def serving(settings: Settings) -> AsyncGenerator[Api, None]:
     await started.wait()
     transport = httpx.ASGITransport(layered(app))  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        yield Api(client, Keys(database))
+        yield Api(client, Keys(database), settings)
     stop.set()
     await living
     await database.close()
