@@ -13,6 +13,7 @@ from app.admission.translate import failure
 from app.jobs.answering import EngineAnswerer
 from app.jobs.errors import JobError, StoreAway
 from app.jobs.exports import check_format
+from app.jobs.patience import patiently
 from app.jobs.places import Place, S3Options, check_apart, check_job, destination, source
 from app.jobs.planning import job_name
 from app.jobs.progress import Meter, shown
@@ -143,7 +144,7 @@ def _whole(spec: JobSpec, place: Place, target: Store, options: BatchOptions, wo
         if not asyncio.run(_until_stopped(plan, folder, work)):
             print(f"pointbox: stopped; run the same command again to go on with job {job}", file=sys.stderr)
             return INTERRUPTED
-        summary = finish(plan, folder)
+        summary = patiently(finish, plan, folder)
     _tell(summary, folder)
     return 0
 

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from app.jobs.errors import JobError
 from app.jobs.s3 import S3Store
 from app.jobs.schemas import StoreInfo, StorePlace
 from app.jobs.stores import FolderStore, Store
@@ -35,31 +36,30 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     tenants: list[str] | None = None
     write: bool = False
 
-    @property
-    def root(self) -> str:
-        """The URL without a slash at its end; of a folder, its absolute path."""
-        in_bucket = self.url.startswith("s3://")
-        return self.url.rstrip("/") if in_bucket else str(Path(self.url).expanduser().absolute())
-
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """By name, as POINTBOX_STORES says."""
+    """By name, as POINTBOX_STORES says.
+
+    roots: each store whole.
+    """
 
     by_name: dict[str, StoreConfig]
+    roots: dict[str, Store]
 
     @classmethod
     def read(cls, text: str) -> Stores:
         """JSON, or the path of a file that holds it; empty: there are none.  Raises SettingsError."""
         if not text.strip():
-            return cls({})
+            return cls({}, {})
         try:
             data = text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8")
-            return cls(msgspec.json.decode(data, type=dict[str, StoreConfig]))
+            by_name = msgspec.json.decode(data, type=dict[str, StoreConfig])
         except OSError as error:
             raise SettingsError(f"stores: {text} cannot be read: {error.strerror}") from None
         except msgspec.DecodeError as error:
             raise SettingsError(f"stores must be a JSON object of stores by name: {error}") from None
+        return cls(by_name, {name: _root(name, config) for name, config in by_name.items()})
 
     def check(self, place: StorePlace, tenant: str, *, field: str, write: bool) -> None:
         """Raises ProblemError: a store that this tenant does not have, or a prefix that leaves it."""
@@ -86,32 +86,45 @@ class Stores:
 
     def in_names(self, text: str) -> str:
         """A message in which stores go by their names: callers are not told the places of the server."""
-        places = {config.root: name for name, config in self.by_name.items()}
+        places = {root.url.rstrip("/"): name for name, root in self.roots.items()}
         servers = {c.endpoint: f"the server of {name}" for name, c in self.by_name.items() if c.endpoint}
         for place, name in sorted((places | servers).items(), key=lambda item: -len(item[0])):
             text = re.sub(rf"{re.escape(place)}(?![\w-])", lambda _, name=name: name, text)
         return text
 
     def open(self, place: StorePlace) -> Store:
-        """The folder that a place names.  Raises JobError."""
-        config = self.by_name[place.store]
-        prefix = place.prefix.strip("/")
-        if not config.url.startswith("s3://"):
-            root = FolderStore(Path(config.root))
-            return root.within(prefix) if prefix else root
-        bucket, _, base = config.root.removeprefix("s3://").partition("/")
-        whole = "/".join(part for part in (base.strip("/"), prefix) if part)
+        """The folder that a place names."""
+        root, prefix = self.roots[place.store], place.prefix.strip("/")
+        return root.within(prefix) if prefix else root
+
+
+def _root(name: str, config: StoreConfig) -> Store:
+    """Raises SettingsError."""
+    scheme, mark, rest = config.url.partition("://")
+    if not mark:
+        return FolderStore(Path(config.url).expanduser().absolute())
+    bucket, _, prefix = rest.partition("/")
+    if scheme != "s3" or not bucket:
+        raise SettingsError(f"stores: {name}: {config.url} is neither a folder nor s3://bucket/prefix")
+    try:
         return S3Store(
             bucket,
-            whole + "/" if whole else "",
+            prefix.strip("/") + "/" if prefix.strip("/") else "",
             endpoint=config.endpoint,
             region=config.region,
             path_style=config.path_style,
             allow_http=config.allow_http,
-            access_key=_secret(config.access_key_env),
-            secret_key=_secret(config.secret_key_env),
+            access_key=_secret(name, config.access_key_env),
+            secret_key=_secret(name, config.secret_key_env),
         )
+    except JobError as error:
+        raise SettingsError(f"stores: {name}: {error}") from error
 
 
-def _secret(variable: str | None) -> str | None:
-    return None if variable is None else os.environ.get(variable)
+def _secret(name: str, variable: str | None) -> str | None:
+    """Raises SettingsError: without it, somebody else's keys would be taken."""
+    if variable is None:
+        return None
+    if not os.environ.get(variable):
+        raise SettingsError(f"stores: {name}: the environment variable {variable} is not set")
+    return os.environ[variable]

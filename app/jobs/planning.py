@@ -11,6 +11,7 @@ from itertools import islice
 import msgspec
 
 from app.jobs.errors import JobError, NoSuchKey
+from app.jobs.lines import read_lines
 from app.jobs.records import Item, JobSpec, Plan, to_document, to_lines
 from app.jobs.stores import Store
 from app.problems import ProblemError
@@ -18,7 +19,6 @@ from app.spatial.phrases import check_phrases
 
 PLAN = "plan.json"
 _PLANS = msgspec.json.Decoder(Plan)
-_ITEMS = msgspec.json.Decoder(Item)
 
 
 def job_name(spec: JobSpec) -> str:
@@ -71,8 +71,8 @@ def items_name(shard: int) -> str:
 
 
 def read_items(target: Store, shard: int) -> list[Item]:
-    """The images of a shard."""
-    return [_ITEMS.decode(line) for line in target.get(items_name(shard))[0].splitlines()]
+    """The images of a shard.  Raises JobError, StoreAway."""
+    return list(read_lines(target, items_name(shard), Item))
 
 
 def _listed(source: Store) -> Iterator[Item]:

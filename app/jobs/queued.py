@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from app.admission.client import AdmissionClient
 from app.admission.errors import QueueFull, TenantQueueFull, Unavailable, UnknownModel
 from app.admission.messages import Failure, SpatialParams
-from app.jobs.errors import JobError
+from app.jobs.errors import StoreAway
 from app.jobs.records import JobSpec, Result
 from app.problems import ProblemError
 from app.spatial.answers import build_answer
 
 TIMEOUT_S = 600.0
 PATIENCE_S = 600.0
-"""How long workers may be away before the job stops for now."""
+"""How long workers may be away before the job is put back, with its shard under way."""
 PAUSE_S = 1.0
 _PASSING = {"unavailable", "cancelled", "deadline-exceeded"}
 """Problems that have to do with the service and not with the image."""
@@ -46,7 +46,7 @@ class QueueAnswerer:
                     raise
                 wait_s, reason = problem.retry_after_s or PAUSE_S, problem.detail
             if time.monotonic() + wait_s > until:
-                raise JobError(f"the service does not answer: {reason}")
+                raise StoreAway(f"no worker answers: {reason}")
             await asyncio.sleep(wait_s)
 
     async def _ask(self, key: str, data: bytes, phrases: Sequence[str], spec: JobSpec) -> Result:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from contextlib import suppress
+from dataclasses import dataclass
 
 import structlog
 
@@ -30,9 +31,23 @@ IDLE_S = 1.0
 BEAT_S = LEASE_S / 6
 AWAY_S = 30.0
 """A job whose store or model is away is tried again after this long."""
-FAULT = "the service made an error; the log of its worker has the details"
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class OpenShard:
+    """How many images of the shard under way are answered."""
+
+    images: int = 0
+    errors: int = 0
+
+    def reset(self) -> None:
+        self.images = self.errors = 0
+
+    def count(self, good: bool) -> None:
+        self.images += 1
+        self.errors += not good
 
 
 class JobRunner:
@@ -80,30 +95,51 @@ class JobRunner:
 
     async def _work(self, job: Job) -> None:
         try:
-            await self._whole(job)
+            await self._held(job)
+            await self._ledger.ended(job.id, self._owner, "completed")
         except LeaseLost:
             log.info("a job is no longer ours", job=job.id)
             return
         except StoreAway as error:
-            await self._settle(self._ledger.put_back(job.id, self._owner, self._told(error), AWAY_S))
+            await self._settle(self._ledger.put_back(job.id, self._owner, self._told(error, job), AWAY_S))
             return
-        except JobError as error:
-            await self._settle(self._ledger.ended(job.id, self._owner, "failed", self._told(error)))
         except (*DATABASE_ERRORS, AdmissionError):
-            raise  # it is taken up again when they answer
-        except Exception as error:  # a fault of ours must not end the runner, and with it all jobs
-            log.error("unexpected", job=job.id, exc_info=error)
-            await self._settle(self._ledger.ended(job.id, self._owner, "failed", FAULT))
+            raise
+        except Exception as error:
+            await self._settle(self._ledger.ended(job.id, self._owner, "failed", self._told(error, job)))
         await self._webhooks.tell(job)
 
-    def _told(self, error: Exception) -> str:
-        return self._stores.in_names(str(error))
+    def _told(self, error: Exception, job: Job) -> str:
+        """Why a job does not go on, for its caller; what nobody foresaw goes into the log."""
+        if isinstance(error, (JobError, StoreAway)):
+            return self._stores.in_names(str(error))
+        log.exception("a job failed", job=job.id, exc_info=error)
+        return "the server could not go on with this job; its log says why"
 
     async def _settle(self, change: object) -> None:
         with suppress(LeaseLost):
             await change  # type: ignore[misc]
 
-    async def _whole(self, job: Job) -> None:
+    async def _held(self, job: Job) -> None:
+        """The whole job, its lease renewed meanwhile: listing a large source takes longer than a lease."""
+        open_shard = OpenShard()
+
+        async def beat() -> None:
+            while True:
+                await asyncio.sleep(BEAT_S)
+                await self._ledger.renew(job.id, self._owner, open_shard.images, open_shard.errors)
+
+        tasks = {asyncio.create_task(self._whole(job, open_shard)), asyncio.create_task(beat())}
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _whole(self, job: Job, open_shard: OpenShard) -> None:
         """From plan to summary.  Raises LeaseLost, JobError, StoreAway."""
         request = request_of(job)
         source = self._stores.open(request.source)
@@ -114,9 +150,16 @@ class JobRunner:
         await self._ledger.planned(job.id, self._owner, plan)
         left = await self._left(job, plan, target)
         answerer = QueueAnswerer(self._client, job.tenant, job.key_id, 2 * max(1, model.capacity))
-        await self._shards(job, plan, left, source, target, answerer)
+
+        async def begin(shard: int) -> None:
+            open_shard.reset()
+            await self._ledger.begun(job.id, self._owner, shard)
+
+        runner = ShardRunner(plan.spec, source, target, answerer, begin, open_shard.count)
+        async for number, count in runner.run(left):
+            open_shard.reset()
+            await self._ledger.finished(job.id, self._owner, number, count)
         await asyncio.to_thread(finish, plan, target)
-        await self._ledger.ended(job.id, self._owner, "completed")
 
     async def _left(self, job: Job, plan: Plan, target: Store) -> list[int]:
         """Shards without results; those whose runner died before it could say so are booked."""
@@ -127,46 +170,6 @@ class JobRunner:
             await self._ledger.begun(job.id, self._owner, number)
             await self._ledger.finished(job.id, self._owner, number, count)
         return left
-
-    async def _shards(
-        self,
-        job: Job,
-        plan: Plan,
-        left: list[int],
-        source: Store,
-        target: Store,
-        answerer: QueueAnswerer,
-    ) -> None:
-        counts = {"images": 0, "errors": 0}
-
-        async def begin(shard: int) -> None:
-            counts.update(images=0, errors=0)
-            await self._ledger.begun(job.id, self._owner, shard)
-
-        def image(good: bool) -> None:
-            counts["images"] += 1
-            counts["errors"] += not good
-
-        async def work() -> None:
-            runner = ShardRunner(plan.spec, source, target, answerer, begin, image)
-            async for number, count in runner.run(left):
-                counts.update(images=0, errors=0)
-                await self._ledger.finished(job.id, self._owner, number, count)
-
-        async def beat() -> None:
-            while True:
-                await asyncio.sleep(BEAT_S)
-                await self._ledger.renew(job.id, self._owner, **counts)
-
-        tasks = {asyncio.create_task(work()), asyncio.create_task(beat())}
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _model(self, name: str | None) -> WorkerModel:
         """Raises StoreAway while no worker has it: it may come back."""

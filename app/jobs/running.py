@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from app.jobs.errors import NoSuchKey
 from app.jobs.exports import make_export
+from app.jobs.lines import read_lines
 from app.jobs.planning import check_same, make_plan, read_plan
 from app.jobs.records import (
     JobSpec,
@@ -28,7 +27,6 @@ from app.jobs.shards import errors_name, results_name
 from app.jobs.stores import Store
 
 INDEX, SUMMARY, ERRORS = "index.json", "summary.json", "errors.jsonl"
-R = TypeVar("R", Result, Trouble)
 
 
 def open_plan(job: str, spec: JobSpec, source: Store, target: Store) -> Plan:
@@ -55,7 +53,7 @@ def read_summary(target: Store) -> Summary | None:
 
 
 def count_shard(target: Store, number: int) -> ShardCount:
-    """Of a shard with results.  Raises NoSuchKey for one without."""
+    """Of a shard with results.  Raises JobError for one without, StoreAway."""
     results = list(read_lines(target, results_name(number), Result))
     errors = sum(1 for _ in read_lines(target, errors_name(number), Trouble))
     objects = sum(len(result.objects or result.points or ()) for result in results)
@@ -63,7 +61,10 @@ def count_shard(target: Store, number: int) -> ShardCount:
 
 
 def finish(plan: Plan, target: Store) -> Summary:
-    """Gather errors and exports, write index and summary: every shard must have results."""
+    """Gather errors and exports, write index and summary.
+
+    Raises JobError for a shard without results, StoreAway.
+    """
     entries: list[ShardEntry] = []
     found: Counter[str] = Counter(dict.fromkeys(plan.spec.phrases, 0))
     reasons: Counter[str] = Counter()
@@ -98,13 +99,6 @@ def finish(plan: Plan, target: Store) -> Summary:
     target.put(INDEX, to_document(entries))
     target.put(SUMMARY, to_document(summary))
     return summary
-
-
-def read_lines(target: Store, name: str, kind: type[R]) -> Iterator[R]:
-    """The records of a file."""
-    decoder = msgspec.json.Decoder(kind)
-    for line in target.get(name)[0].splitlines():
-        yield decoder.decode(line)
 
 
 def _entry(number: int, results: int, errors: int, objects: int) -> ShardEntry:

@@ -41,7 +41,7 @@ class S3Store:
         access_key, secret_key: None: boto3's usual places (environment, profile, machine).
 
     Raises:
-        JobError: the endpoint is plain http and that was not asked for.
+        JobError: the endpoint is no URL, or plain http and that was not asked for.
     """
 
     def __init__(
@@ -67,10 +67,16 @@ class S3Store:
             s3=style,
             max_pool_connections=32,
         )
-        self._client = session.client("s3", endpoint_url=endpoint, config=config)
+        try:
+            self._client = session.client("s3", endpoint_url=endpoint, config=config)
+        except (BotoCoreError, ValueError) as error:
+            raise JobError(f"{self.url} cannot be reached like this: {error}") from error
         self._where = str(self._client.meta.endpoint_url)
         if self._where.startswith("http://") and not allow_http:
-            raise JobError(f"{self._where} is not https: say --s3-allow-http if that is meant")
+            raise JobError(
+                f"{self._where} is not https: say --s3-allow-http if that is meant, "
+                'in POINTBOX_STORES "allow_http": true'
+            )
         self._transfer = self._fast(session, path_style, allow_http)
 
     def within(self, name: str) -> Store:

@@ -8,7 +8,7 @@ import msgspec
 from PIL import Image
 
 from app.intake.decode import decode
-from app.jobs.errors import NoSuchKey
+from app.jobs.errors import JobError, NoSuchKey
 from app.jobs.planning import read_items
 from app.jobs.records import Result, ShardCount
 from app.jobs.shards import results_name
@@ -36,7 +36,10 @@ def spread(done: dict[int, ShardCount], limit: int) -> list[tuple[int, int]]:
 def read_results(target: Store, places: list[tuple[int, int]]) -> list[Result]:
     """The results at these places; each shard is read once.  Raises NoSuchKey, JobError, StoreAway."""
     lines = {shard: target.get(results_name(shard))[0].splitlines() for shard in {s for s, _ in places}}
-    return [_RESULTS.decode(lines[shard][line]) for shard, line in places]
+    try:
+        return [_RESULTS.decode(lines[shard][line]) for shard, line in places]
+    except (IndexError, msgspec.DecodeError) as error:
+        raise JobError(f"{target.url} does not hold the results that were written there") from error
 
 
 def read_picture(source: Store, target: Store, shard: int, line: int, at_most: int) -> bytes:
@@ -50,7 +53,8 @@ def read_picture(source: Store, target: Store, shard: int, line: int, at_most: i
         JobError, StoreAway: a store cannot be read.
     """
     (result,) = read_results(target, [(shard, line)])
-    item = next(item for item in read_items(target, shard) if item.key == result.key)
+    etags = {item.key: item.etag for item in read_items(target, shard)}
+    planned = etags.get(result.key)
     try:
         size = source.size(result.key)
         if size > at_most:
@@ -64,7 +68,7 @@ def read_picture(source: Store, target: Store, shard: int, line: int, at_most: i
         ) from error
     decoded = decode(data)
     size_now, size_then = (decoded.width, decoded.height), (result.image.width, result.image.height)
-    if item.etag != etag if item.etag else size_now != size_then:
+    if planned != etag if planned else size_now != size_then:
         raise ProblemError("not-found", f"The picture {result.key!r} was replaced after the job had read it.")
     image = Image.fromarray(decoded.image)
     image.thumbnail((SIDE, SIDE), reducing_gap=2.0)

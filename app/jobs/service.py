@@ -111,7 +111,7 @@ class JobService:
             raise ProblemError("not-found", f"Shard {wanted.shard} of this job is not there.", field="shard")
         name = results_name if what == "results" else errors_name
         parts = [(name(shard), part) for shard, part in wanted.parts(done, what)]
-        target = await _from_stores(self._target, job, caller)
+        target = self._target(job, caller)
 
         def read(key: str, part: slice) -> bytes:
             return b"".join(target.get(key)[0].splitlines(keepends=True)[part])
@@ -129,7 +129,7 @@ class JobService:
         """Some results of the shards that are done.  Raises ProblemError: not-found, unavailable."""
         job, done = await self._with_shards(job_id, caller)
         places, size = spread(done, limit), request_of(job).shard_size
-        results = await _from_stores(lambda: read_results(self._target(job, caller), places))
+        results = await _from_stores(read_results, self._target(job, caller), places)
         return SampleList(
             samples=[
                 Sample(
@@ -151,13 +151,9 @@ class JobService:
         shard, line = divmod(number, request_of(job).shard_size)
         if shard not in done or line >= done[shard].images - done[shard].errors:
             raise ProblemError("not-found", "There is no such sample.")
-
-        def read() -> bytes:
-            source = self._open(request_of(job).source, caller)
-            return read_picture(source, self._target(job, caller), shard, line, self._picture_bytes)
-
+        source, target = self._open(request_of(job).source, caller), self._target(job, caller)
         async with self._decoding:
-            return await _from_stores(read)
+            return await _from_stores(read_picture, source, target, shard, line, self._picture_bytes)
 
     async def _with_shards(self, job_id: str, caller: Caller) -> tuple[Job, dict[int, ShardCount]]:
         async with _database():
@@ -168,7 +164,7 @@ class JobService:
         return self._open(request_of(job).out, caller).within(job.id)
 
     def _open(self, place: StorePlace, caller: Caller) -> Store:
-        """As long as the caller may name it.  Raises ProblemError: forbidden; JobError."""
+        """As long as the caller may name it.  Raises ProblemError: forbidden."""
         if not any(store.name == place.store for store in self._stores.listed(caller.tenant)):
             raise ProblemError("forbidden", f"The store {place.store!r} of this job is not yours any more.")
         return self._stores.open(place)

@@ -11,21 +11,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-import stamina
-
 from app.intake.sniff import check
 from app.jobs.answering import Answerer
-from app.jobs.errors import NoSuchKey, StoreAway
+from app.jobs.errors import NoSuchKey
+from app.jobs.patience import patiently_async
 from app.jobs.planning import read_items
 from app.jobs.records import Item, JobSpec, Result, ShardCount, Stage, Trouble, to_lines
 from app.jobs.stores import Store
 from app.problems import ProblemError
 
 READERS = 16
-PATIENCE_S = 600.0
-"""How long a store may be away before the job stops; it can be resumed."""
 BYTES_AHEAD = 256 * 1024 * 1024
 """Of image files that were read and are not answered yet."""
+UNKNOWN_BYTES = 1024 * 1024
+"""Counted for an image of a manifest until it is read."""
 BYTES_DECODED = 512 * 1024 * 1024
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,11 +58,9 @@ class ShardRunner:
         answerer: Answerer,
         on_begin: Callable[[int], Awaitable[None]],
         on_image: Callable[[bool], None],
-        patience_s: float = PATIENCE_S,
     ) -> None:
         self._spec, self._source, self._target = spec, source, target
         self._answerer, self._on_begin, self._on_image = answerer, on_begin, on_image
-        self._patience_s = patience_s
         self._ahead, self._decoded = Room(BYTES_AHEAD), Room(BYTES_DECODED)
         self._gate = asyncio.Semaphore(READERS)
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="pointbox-store")
@@ -116,7 +113,8 @@ class ShardRunner:
             outcome: Result | Trouble = read
         else:
             outcome = await self._answered(read)
-            self._ahead.leave(read.item.size)
+            self._ahead.leave(len(read.data))
+            read.data = b""  # the task that read it lives until the shard is written
         self._on_image(isinstance(outcome, Result))
         return outcome
 
@@ -136,27 +134,28 @@ class ShardRunner:
         One gate for all, passed in the order of the plan: whoever is waited for has room before those
         that come later.
         """
+        expected = item.size or UNKNOWN_BYTES
         async with self._gate:
-            await self._ahead.enter(item.size)
+            await self._ahead.enter(expected)
             try:
                 data, etag = await self._patiently(self._source.get, item.key)
                 if item.etag in ("", etag):
+                    self._ahead.leave(expected - len(data))
                     return Read(item, data)
                 reason = "the image changed after the job was planned"
             except NoSuchKey as error:
                 reason = str(error)
-        self._ahead.leave(item.size)
+        self._ahead.leave(expected)
         return Trouble(key=item.key, stage="read", reason=reason)
 
     async def _patiently(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """What a call to a store gives, tried again while the store is away."""
-        loop = asyncio.get_running_loop()
-        async for attempt in stamina.retry_context(
-            on=StoreAway, attempts=None, timeout=self._patience_s, wait_initial=0.5, wait_max=15.0
-        ):
-            with attempt:
-                return await loop.run_in_executor(self._pool, partial(call, *arguments, **named))
-        raise AssertionError("unreachable")
+
+        async def in_a_thread() -> T:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._pool, partial(call, *arguments, **named))
+
+        return await patiently_async(in_a_thread)
 
 
 class Room:

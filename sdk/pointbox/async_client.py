@@ -8,12 +8,13 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack, overload
 
-from pointbox.calls import DETECT, POINT, F, Model, Options, Phrases, R, Task, ask, forget, models, upload
+from pointbox.arguments import Phrases
+from pointbox.calls import DETECT, POINT, F, Model, Options, R, Task, ask, fields_of, forget, models, upload
 from pointbox.config import DEFAULT_RETRIES, DEFAULT_TIMEOUT_S, Config
 from pointbox.errors import NotFound
 from pointbox.events import Answering
 from pointbox.job_clients import AsyncJobs
-from pointbox.mapping import Counter, Outcome, Progress, map_tasks
+from pointbox.mapping import Counter, Outcome, Progress, check_map, map_tasks
 from pointbox.pictures import ImageHandle, ImageSource, prepare, size_of
 from pointbox.results import Detection, DetectResult, Point, PointResult
 from pointbox.sending_async import AsyncSender
@@ -35,7 +36,7 @@ class AsyncClient:
         retries: how often a call is sent again when the service is busy or the connection breaks.
 
     Raises:
-        ValueError: one of these cannot be used.
+        TypeError, ValueError: one of these cannot be used.
     """
 
     def __init__(
@@ -145,18 +146,12 @@ class AsyncClient:
             concurrency: how many calls run at the same time.
             progress: called each time that some image is done.
         """
-        if concurrency < 1:
-            raise ValueError(f"concurrency must be 1 or more, not {concurrency}.")
-        if task not in ("detect", "point"):
-            raise ValueError(f"task must be detect or point, not {task!r}.")
-        if isinstance(images, str | bytes):
-            raise TypeError("images must be a list or an iterator of pictures, not one picture.")
-        counter = Counter(images, progress)
+        check_map(images, task, concurrency, progress)
+        fields = fields_of(self._config, phrases, options)
+        asked, counter = fields["objects"], Counter(images, progress)
         if task == "detect":
-            return map_tasks(
-                lambda image: self.detect(image, phrases, **options), images, concurrency, counter
-            )
-        return map_tasks(lambda image: self.point(image, phrases, **options), images, concurrency, counter)
+            return map_tasks(lambda image: self.detect(image, asked, **options), images, concurrency, counter)
+        return map_tasks(lambda image: self.point(image, asked, **options), images, concurrency, counter)
 
     async def models(self) -> list[Model]:
         """The models that can be asked for now."""

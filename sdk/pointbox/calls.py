@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
+from pointbox.arguments import Phrases, given, phrases_of, region, seconds, text
 from pointbox.config import Config
 from pointbox.errors import InvalidResponse
 from pointbox.pictures import ImageHandle, Link, Prepared, Upload
@@ -22,8 +23,6 @@ T = TypeVar("T")
 
 GRACE_S = 10.0
 """How much longer than the deadline it gave the service a client waits for its answer."""
-
-Phrases = str | Sequence[str]
 
 
 class Options(TypedDict, total=False):
@@ -121,9 +120,9 @@ def ask(
     """A call of /detect or /point.
 
     Raises:
-        TypeError: an option is not known, or a phrase is no string.
+        TypeError, ValueError: as `fields_of`.
     """
-    fields = _fields(config, phrases, options)
+    fields = fields_of(config, phrases, options)
     if stream:
         fields["stream"] = True
     limit_s = config.timeout_s
@@ -150,7 +149,7 @@ def upload(config: Config, image: Upload | Link) -> Call[ImageHandle]:
 
 def forget(config: Config, image: ImageHandle | str) -> Call[None]:
     """A call that takes an image away from the service."""
-    image_id = image if isinstance(image, str) else image.image_id
+    image_id = image.image_id if isinstance(image, ImageHandle) else text("image", image)
     return Call("DELETE", f"/v1/images/{quote(image_id, safe='')}", lambda _: None, config.timeout_s)
 
 
@@ -160,21 +159,23 @@ def models(config: Config) -> Call[list[Model]]:
     return Call("GET", "/v1/models", lambda body: read(body).models, config.timeout_s)
 
 
-def _fields(config: Config, phrases: Phrases, options: Options) -> dict[str, Any]:
-    unknown = options.keys() - Options.__annotations__.keys()
-    if unknown:
-        known = ", ".join(Options.__annotations__)
-        raise TypeError(f"The option {min(unknown)!r} is not known; there are {known}.")
-    asked = [phrases] if isinstance(phrases, str) else list(phrases)
-    for phrase in asked:
-        if not isinstance(phrase, str):
-            raise TypeError(f"A phrase is a string, not {type(phrase).__name__}.")
+def fields_of(config: Config, phrases: Phrases, options: Options) -> dict[str, Any]:
+    """What is asked about an image, whichever it is.
+
+    Raises:
+        TypeError, ValueError: an option is not known, or there are no phrases.
+    """
+    asked = phrases_of(phrases)
+    if not asked:
+        raise ValueError("Say what to look for: there is no phrase.")
     fields: dict[str, Any] = {"objects": asked}
     if config.model is not None:
         fields["model"] = config.model
-    fields |= {name: value for name, value in options.items() if value is not None}
+    fields |= given(options, Options)
     if "region" in fields:
-        fields["region"] = [float(value) for value in options["region"]]
+        fields["region"] = region(fields["region"])
+    if "timeout_s" in fields:
+        fields["timeout_s"] = seconds("timeout_s", fields["timeout_s"])
     return fields
 
 

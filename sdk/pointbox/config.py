@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from pointbox.arguments import seconds, text, whole
 from pointbox.version import __version__
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -31,16 +32,18 @@ class Config:
         """Arguments win over POINTBOX_URL and POINTBOX_API_KEY; empty variables count as not set.
 
         Raises:
-            ValueError: one of them cannot be used.
+            TypeError, ValueError: one of them cannot be used.
         """
-        if not timeout > 0:
-            raise ValueError(f"timeout must be greater than 0 seconds, not {timeout}.")
-        if retries < 0:
-            raise ValueError(f"retries must be 0 or more, not {retries}.")
+        timeout_s, retries = seconds("timeout", timeout), whole("retries", retries, 0)
+        for name, value in (("url", url), ("api_key", api_key), ("model", model)):
+            if value is not None:
+                text(name, value)
         key = api_key or os.environ.get("POINTBOX_API_KEY") or None
         if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
             raise ValueError("The API key has spaces, line ends or letters that no key has.")
-        return cls(_base(url or os.environ.get("POINTBOX_URL") or DEFAULT_URL), key, model, timeout, retries)
+        return cls(
+            _base(url or os.environ.get("POINTBOX_URL") or DEFAULT_URL), key, model, timeout_s, retries
+        )
 
     def headers(self) -> dict[str, str]:
         """Sent with every request."""

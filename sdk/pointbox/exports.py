@@ -9,6 +9,7 @@ from uuid import uuid4
 if TYPE_CHECKING:
     from pointbox.results import Detection, DetectResult, Point, PointResult
 
+NO_POINTS = "YOLO's label files hold boxes, not points: use another format."
 POINT_PERCENT = 0.5
 """How wide Label Studio shows a point, in percent of the image."""
 
@@ -45,8 +46,11 @@ def yolo(result: DetectResult, names: list[str] | None = None) -> str:
     """The lines of a YOLO label file, one for each box; empty when nothing was found.
 
     Raises:
+        TypeError: the result has points.
         ValueError: a box has a label that is not among `names`.
     """
+    if not hasattr(result, "objects"):
+        raise TypeError(NO_POINTS)
     classes = list(dict.fromkeys(phrase.object for phrase in result.phrases)) if names is None else names
     lines = []
     for box in result.objects:

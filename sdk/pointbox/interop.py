@@ -42,4 +42,4 @@ def _library(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise ImportError("This needs supervision: pip install 'pointbox[supervision]'.") from error
+        raise ImportError("This needs supervision: pip install supervision.") from error

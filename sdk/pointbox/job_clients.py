@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Literal, Unpack
 
-from pointbox.calls import Phrases
+from pointbox.arguments import Phrases
 from pointbox.config import Config
 from pointbox.jobs import (
     Job,

@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from pointbox.calls import Call, Phrases
+from pointbox.arguments import Phrases, given, phrases_of, text
+from pointbox.calls import Call
 from pointbox.config import Config
 from pointbox.errors import InvalidResponse
 from pointbox.results import Detection, ImageInfo, PhraseResult, Point
@@ -178,20 +179,15 @@ def submit(config: Config, source: str, out: str, phrases: Phrases, options: Job
     """A call that submits a job.
 
     Raises:
-        TypeError: an option is not known.
+        TypeError: an option is not known, or a place or a phrase is no string.
     """
-    unknown = options.keys() - JobOptions.__annotations__.keys()
-    if unknown:
-        known = ", ".join(JobOptions.__annotations__)
-        raise TypeError(f"The option {min(unknown)!r} is not known; there are {known}.")
-    fields: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    place = _place(source)
+    fields = given(options, JobOptions)
+    place = _place("source", source)
     if manifest := fields.pop("manifest", None):
         place["manifest"] = manifest
     if config.model is not None:
         fields.setdefault("model", config.model)
-    objects = [phrases] if isinstance(phrases, str) else list[str](phrases)
-    body = {"source": place, "out": _place(out), "objects": objects, **fields}
+    body = {"source": place, "out": _place("out", out), "objects": phrases_of(phrases), **fields}
     return Call("POST", "/v1/jobs", _read_job, config.timeout_s, json=body)
 
 
@@ -218,9 +214,9 @@ def lines(job: Job | str, what: Literal["results", "errors"], shard: int | None)
 
 
 def _path(job: Job | str) -> str:
-    return f"/v1/jobs/{quote(job if isinstance(job, str) else job.id, safe='')}"
+    return f"/v1/jobs/{quote(job.id if isinstance(job, Job) else text('job', job), safe='')}"
 
 
-def _place(text: str) -> dict[str, Any]:
-    store, _, prefix = text.partition("/")
+def _place(name: str, value: str) -> dict[str, Any]:
+    store, _, prefix = text(name, value).partition("/")
     return {"store": store, "prefix": prefix}

@@ -9,8 +9,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Generic
 
+from pointbox.arguments import whole
 from pointbox.calls import R
-from pointbox.pictures import ImageSource
+from pointbox.pictures import ImageSource, is_one_picture
 
 AHEAD = 4
 """How many calls may be done or running, in multiples of the concurrency, while the first is awaited."""
@@ -61,6 +62,17 @@ class Counter:
         self._failed += outcome.error is not None
         if self._callback is not None:
             self._callback(Progress(self._done, self._failed, self._total))
+
+
+def check_map(images: object, task: str, concurrency: int, progress: object) -> None:
+    """Raises TypeError or ValueError for what no `map` can mean, before the first image is read."""
+    whole("concurrency", concurrency, 1)
+    if task not in ("detect", "point"):
+        raise ValueError(f"task must be detect or point, not {task!r}.")
+    if is_one_picture(images) or not isinstance(images, Iterable | AsyncIterable):
+        raise TypeError("images must be a list or an iterator of pictures, not one picture.")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function, not {progress!r}.")
 
 
 def map_threads(

@@ -76,10 +76,19 @@ def prepare(image: ImageSource) -> Prepared:
     if isinstance(image, str) and image.startswith(_URLS):
         return Link(image)
     if isinstance(image, (str, os.PathLike)):
+        if image == "":
+            raise ValueError("The path of the picture is empty.")
         return Upload(Path(image).read_bytes())
     if isinstance(image, (bytes, bytearray, memoryview)):
         return Upload(bytes(image))
     return Upload(encode(in_memory(image)))
+
+
+def is_one_picture(value: Any) -> bool:
+    """Whether this, which can be iterated over, is a picture and no collection of pictures."""
+    if hasattr(value, "__array_interface__"):
+        return len(value.__array_interface__["shape"]) in (2, 3)
+    return isinstance(value, (str, os.PathLike, bytes, bytearray, memoryview, Image.Image, ImageHandle))
 
 
 def in_memory(image: Image.Image | SupportsArray) -> Image.Image:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import msgspec
 from msgspec import Struct
@@ -199,7 +199,7 @@ class DetectResult(Result, frozen=True, kw_only=True, dict=True):
         return picture
 
     def to_supervision(self) -> supervision.Detections:
-        """As `supervision.Detections`, in pixels; needs `pip install pointbox[supervision]`."""
+        """As `supervision.Detections`, in pixels; needs `pip install supervision`."""
         return interop.detections(self)
 
     def to_coco(self, file_name: str = "") -> dict[str, Any]:
@@ -247,12 +247,16 @@ class PointResult(Result, frozen=True, kw_only=True, dict=True):
         return picture
 
     def to_supervision(self) -> supervision.KeyPoints:
-        """As `supervision.KeyPoints` of one point each, in pixels; `pip install pointbox[supervision]`."""
+        """As `supervision.KeyPoints` of one point each, in pixels; `pip install supervision`."""
         return interop.key_points(self)
 
     def to_coco(self, file_name: str = "") -> dict[str, Any]:
         """As a COCO data set of one image, each point a keypoint."""
         return exports.coco([(file_name, self)])
+
+    def to_yolo(self, names: list[str] | None = None) -> NoReturn:
+        """Raises TypeError: YOLO's label files hold boxes."""
+        raise TypeError(exports.NO_POINTS)
 
     def to_label_studio(self, image: str) -> dict[str, Any]:
         """As a Label Studio task; see `DetectResult.to_label_studio`."""

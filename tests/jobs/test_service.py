@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -91,13 +92,38 @@ async def test_a_source_that_is_not_there_fails_the_job(running: Jobs) -> None:
     assert (ended["state"], "there is no image in" in ended["reason"]) == ("failed", True)
 
 
-async def test_a_fault_of_the_service_ends_one_job_only(running: Jobs) -> None:
-    """The fake engine answers with boxes where points were asked for."""
-    running.fill(1)
-    jobs = [(await running.submit(task=task)).json()["id"] for task in ("point", "detect")]
-    ended = [await running.in_state(job, "completed", "failed") for job in jobs]
-    assert [job["state"] for job in ended] == ["failed", "completed"]
-    assert "the log of its worker" in ended[0]["reason"]
+async def test_a_damaged_job_fails_and_the_next_one_runs(jobs: Jobs) -> None:
+    jobs.fill(60)
+    broken, whole = [(await jobs.submit()).json()["id"] for _ in range(2)]
+    stop = asyncio.Event()
+    async with jobs_beside(jobs.settings, stop):
+        await until(lambda: (jobs.root / "out" / broken / "results" / "00000.jsonl").exists())
+        stop.set()
+    (jobs.root / "out" / broken / "plan" / "00011.jsonl").unlink()
+    stop = asyncio.Event()
+    async with jobs_beside(jobs.settings, stop):
+        ended = await jobs.in_state(broken, "failed", "completed")
+        assert (ended["state"], "plan/00011.jsonl is gone" in ended["reason"]) == ("failed", True)
+        assert (await jobs.in_state(whole, "failed", "completed"))["state"] == "completed"
+        stop.set()
+
+
+async def test_a_long_listing_keeps_its_job(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.jobs.ledger.LEASE_S", 1.5)
+    monkeypatch.setattr("app.jobs.runner.BEAT_S", 0.1)
+    keys = jobs.fill(3)
+    os.mkfifo(manifest := jobs.root / "in" / "slow.jsonl")
+    job = (await jobs.submit(source={"store": "in", "manifest": "slow.jsonl"})).json()["id"]
+    stop = asyncio.Event()
+    async with jobs_beside(jobs.settings, stop), jobs_beside(jobs.settings, stop):
+        taken = (await jobs.in_state(job, "running"))["started_at"]
+        await asyncio.sleep(3)  # twice the lease, which the other runner waits for
+        await asyncio.to_thread(
+            manifest.write_text, "".join(json.dumps({"image": key}) + "\n" for key in keys)
+        )
+        ended = await jobs.in_state(job, "failed", "completed")
+        stop.set()
+    assert (ended["state"], ended["progress"]["done"], ended["started_at"]) == ("completed", 3, taken)
 
 
 @pytest.mark.parametrize(
@@ -167,8 +193,26 @@ async def test_a_key_without_the_scope_has_no_jobs(settings: Settings, tmp_path:
         assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")
 
 
-@pytest.mark.parametrize("stores", ["{", '{"a": {}}', "no/such/file", '{"a": {"url": "x", "secret": "y"}}'])
-async def test_stores_that_cannot_be_read(settings: Settings, tmp_path: Path, stores: str) -> None:
-    with pytest.raises(SettingsError, match="stores"):
+@pytest.mark.parametrize(
+    ("stores", "reason"),
+    [
+        ("{", "JSON object"),
+        ('{"a": {}}', "url"),
+        ("no/such/file", "cannot be read"),
+        ('{"a": {"url": "x", "secret": "y"}}', "secret"),
+        ('{"a": {"url": "gs://bucket"}}', "a: gs://bucket is neither a folder nor s3://bucket/prefix"),
+        ('{"a": {"url": "s3://"}}', "neither a folder nor"),
+        ('{"a": {"url": "s3://b", "endpoint": "localhost:1"}}', "a: s3://b/ cannot be reached like this"),
+        ('{"a": {"url": "s3://b", "endpoint": "http://127.0.0.1:1"}}', '"allow_http": true'),
+        (
+            '{"a": {"url": "s3://b", "access_key_env": "NOT_SET"}}',
+            "the environment variable NOT_SET is not set",
+        ),
+    ],
+)
+async def test_stores_that_cannot_be_used(
+    settings: Settings, tmp_path: Path, stores: str, reason: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"^stores.*{reason}"):
         async with jobs_beside(replace(settings, data_dir=str(tmp_path), stores=stores), asyncio.Event()):
             pass

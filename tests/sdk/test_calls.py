@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 import pointbox
-from pointbox import Client, ImageHandle
+from pointbox import AsyncClient, Client, ImageHandle
 from tests.sdk.scripted import Asked, Script
 
 OPTIONS: dict[str, Any] = {
@@ -120,21 +121,73 @@ def test_addresses_that_are_none(url: str) -> None:
         Client(url)
 
 
-def test_settings_that_cannot_be_used() -> None:
-    with pytest.raises(ValueError, match="timeout"):
-        Client(timeout=0)
-    with pytest.raises(ValueError, match="retries"):
-        Client(retries=-1)
-    with pytest.raises(ValueError, match="API key"):
-        Client(api_key="two\nlines")
+@pytest.mark.parametrize(
+    ("settings", "kind", "reason"),
+    [
+        ({"timeout": 0}, ValueError, "timeout must be a number of seconds greater than 0, not 0"),
+        ({"timeout": float("inf")}, ValueError, "timeout must be a number of seconds"),
+        ({"timeout": "x"}, TypeError, "timeout must be a number, not 'x'"),
+        ({"timeout": None}, TypeError, "timeout must be a number, not None"),
+        ({"retries": -1}, ValueError, "retries must be 0 or more, not -1"),
+        ({"retries": 1.5}, TypeError, "retries must be a whole number, not 1.5"),
+        ({"api_key": "two\nlines"}, ValueError, "API key"),
+        ({"api_key": 5}, TypeError, "api_key must be a string, not 5"),
+        ({"url": 5}, TypeError, "url must be a string, not 5"),
+        ({"model": 5}, TypeError, "model must be a string, not 5"),
+    ],
+)
+@pytest.mark.parametrize("kind_of_client", [Client, AsyncClient])
+def test_settings_that_cannot_be_used(
+    kind_of_client: Any, settings: dict[str, Any], kind: type[Exception], reason: str
+) -> None:
+    with pytest.raises(kind, match=reason):
+        kind_of_client(**settings)
 
 
-def test_what_is_asked_wrongly_is_not_sent(script: Script, png: bytes) -> None:
+@pytest.mark.parametrize(
+    ("phrases", "options", "kind", "reason"),
+    [
+        ("cat", {"max_object": 3}, TypeError, "'max_object' is not known; there are model, max_objects"),
+        (["cat", 3], {}, TypeError, "A phrase is a string, not int"),
+        (5, {}, TypeError, "phrases must be a string or a list of strings, not int"),
+        (b"cat", {}, TypeError, "phrases must be a string or a list of strings, not bytes"),
+        ([], {}, ValueError, "there is no phrase"),
+        ("cat", {"region": 5}, TypeError, "region must be x_min, y_min, x_max, y_max, not 5"),
+        ("cat", {"region": (0, 0, 1)}, ValueError, "region must be x_min, y_min, x_max, y_max, not 3"),
+        ("cat", {"timeout_s": "1"}, TypeError, "timeout_s must be a number, not '1'"),
+    ],
+)
+def test_what_is_asked_wrongly_is_not_sent(
+    script: Script, png: bytes, phrases: Any, options: Any, kind: type[Exception], reason: str
+) -> None:
+    async def ask_and_map() -> None:
+        async with AsyncClient(script.url) as client:
+            with pytest.raises(kind, match=reason):
+                await client.detect(png, phrases, **options)
+            with pytest.raises(kind, match=reason):
+                client.map([png], phrases, **options)
+
     with Client(script.url) as client:
-        with pytest.raises(TypeError, match="'max_object' is not known; there are model, max_objects"):
-            client.detect(png, "cat", max_object=3)  # type: ignore[call-overload]
-        with pytest.raises(TypeError, match="A phrase is a string, not int"):
-            client.detect(png, ["cat", 3])  # type: ignore[list-item]
+        for ask in (client.detect, client.point):
+            with pytest.raises(kind, match=reason):
+                ask(png, phrases, **options)
+        with pytest.raises(kind, match=reason):
+            client.map([png, png], phrases, **options)  # before the first picture, not once for each
+    asyncio.run(ask_and_map())
+    assert not script.asked
+
+
+def test_names_that_are_none(script: Script) -> None:
+    with Client(script.url) as client:
+        for call in (
+            lambda: client.jobs.submit(5, "labels", "cat"),  # type: ignore[arg-type]
+            lambda: client.jobs.get(None),  # type: ignore[arg-type]
+            lambda: client.images.delete(None),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(TypeError, match="must be a string, not"):
+                call()
+        with pytest.raises(TypeError, match="phrases must be a string or a list"):
+            client.jobs.submit("pictures", "labels", 5)  # type: ignore[arg-type]
     assert not script.asked
 
 

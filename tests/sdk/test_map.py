@@ -7,8 +7,12 @@ import json
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from pointbox import AsyncClient, Client, Outcome, Progress
 from pointbox.mapping import AHEAD
@@ -137,5 +141,35 @@ def test_a_progress_callback_that_fails_is_heard(script: Script, png: bytes) -> 
 def test_no_images(script: Script) -> None:
     with Client(script.url) as client:
         assert list(client.map([], "cat")) == []
-        with pytest.raises(ValueError, match="concurrency"):
-            client.map([], "cat", concurrency=0)
+
+
+@pytest.mark.parametrize(
+    ("images", "asked", "kind", "reason"),
+    [
+        ([], {"concurrency": 0}, ValueError, "concurrency must be 1 or more, not 0"),
+        ([], {"concurrency": 2.5}, TypeError, "concurrency must be a whole number, not 2.5"),
+        ([], {"task": "segment"}, ValueError, "task must be detect or point, not 'segment'"),
+        ([], {"progress": 5}, TypeError, "progress must be a function, not 5"),
+        ("a.png", {}, TypeError, "images must be a list or an iterator of pictures, not one"),
+        (Path("a.png"), {}, TypeError, "not one picture"),
+        (Image.new("RGB", (8, 8)), {}, TypeError, "not one picture"),
+        (np.zeros((8, 8, 3), np.uint8), {}, TypeError, "not one picture"),
+    ],
+)
+def test_what_no_map_can_mean_is_said_at_once(
+    script: Script, images: Any, asked: dict[str, Any], kind: type[Exception], reason: str
+) -> None:
+    with Client(script.url) as client, pytest.raises(kind, match=reason):
+        client.map(images, "cat", **asked)
+    with pytest.raises(kind, match=reason):
+        AsyncClient(script.url).map(images, "cat", **asked)
+    assert not script.asked
+
+
+def test_collections_of_every_kind_are_mapped(script: Script) -> None:
+    stack = np.zeros((2, 8, 8, 3), np.uint8)
+    with Client(script.url) as client:
+        for images in (stack, tuple(stack), iter(stack)):
+            assert [len(outcome.unwrap()) for outcome in client.map(images, "cat")] == [1, 1]
+        phrases = (phrase for phrase in ("cat", "dog"))  # asked about every picture, not the first alone
+        assert all(outcome.unwrap() for outcome in client.map(list(stack), phrases))  # type: ignore[arg-type]

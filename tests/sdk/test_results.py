@@ -115,6 +115,13 @@ def test_yolo(detected: DetectResult) -> None:
         detected.to_yolo(["cat"])
 
 
+def test_yolo_has_no_points(pointed: PointResult) -> None:
+    with pytest.raises(TypeError, match="boxes, not points"):
+        pointed.to_yolo()
+    with pytest.raises(TypeError, match="boxes, not points"):
+        exports.yolo(pointed)  # type: ignore[arg-type]
+
+
 def test_label_studio(detected: DetectResult, pointed: PointResult) -> None:
     task = detected.to_label_studio("https://example.org/a.jpg")
     assert task["data"] == {"image": "https://example.org/a.jpg"}
