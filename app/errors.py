@@ -7,13 +7,14 @@ from typing import Any
 
 import structlog
 from litestar import Request, Response
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ExceptionHandlersMap
 
 from app.admission.errors import AdmissionError
 from app.correlation import request_id_of
 from app.inference import ClientGone
 from app.problems import MEDIA_TYPE, ProblemError
+from app.strict_json import in_words
 
 log = structlog.get_logger("pointbox.http")
 
@@ -23,7 +24,6 @@ _BY_STATUS = {
     403: ("forbidden", "This is not allowed."),
     404: ("not-found", "There is no such route."),
     405: ("invalid-request", "This route does not take this method."),
-    413: ("image-too-large", "The body is larger than this server reads; send a smaller image."),
     415: ("unsupported-media", "This content type is not read."),
     429: ("rate-limited", "Too many requests."),
 }
@@ -34,6 +34,7 @@ def handlers() -> ExceptionHandlersMap:
     return {
         ProblemError: _problem,
         AdmissionError: _not_admitted,
+        ValidationException: _wrong_parameter,
         HTTPException: _http_exception,
         ClientGone: _client_gone,
         Exception: _unexpected,
@@ -54,10 +55,27 @@ def _http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Re
         return _client_gone(request, error)
     if error.status_code >= 500:
         return _unexpected(request, error)
+    if error.status_code == 413:
+        return _response(request, _too_large(request))
     slug, detail = _BY_STATUS.get(error.status_code, ("invalid-request", f"{error.detail}."))
-    field = "image" if slug == "image-too-large" else None
-    problem = ProblemError(slug, detail, status=error.status_code, field=field)
+    problem = ProblemError(slug, detail, status=error.status_code)
     return _response(request, problem, dict(error.headers or {}))
+
+
+def _wrong_parameter(request: Request[Any, Any, Any], error: ValidationException) -> Response[Any]:
+    """Of a route that declares its parameters; forms that cannot be read are without `extra`."""
+    if not isinstance(error.extra, list) or not error.extra:
+        return _http_exception(request, error)
+    wrong: Any = error.extra[0]
+    detail = f"`{wrong['key']}` {in_words(wrong['message'])}."
+    return _response(request, ProblemError("invalid-request", detail, field=wrong["key"]))
+
+
+def _too_large(request: Request[Any, Any, Any]) -> ProblemError:
+    limit, sent = request.app.request_max_body_size, request.headers.get("content-length", "")
+    has = f"The body has {int(sent):,} bytes" if sent.isdecimal() else "The body is longer"
+    detail = f"{has}; this server reads at most {limit:,}. Send a smaller image."
+    return ProblemError("image-too-large", detail, field="image")
 
 
 def _client_gone(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:

@@ -13,7 +13,7 @@ from litestar import Request
 
 from app.access.caller import Caller
 from app.admission.client import AdmissionClient, Ticket
-from app.admission.errors import UnknownModel
+from app.admission.errors import AdmissionError, UnknownModel
 from app.admission.messages import Completed, Failure, Priority, SpatialParams, WorkerModel
 from app.images.picture import Picture
 from app.problems import ProblemError
@@ -77,7 +77,8 @@ class Inference:
         except UnknownModel as error:
             if model is None:  # the caller named none: nothing is wrong with the request
                 raise ProblemError("unavailable", "No worker is running.", retry_after_s=5) from None
-            raise ProblemError(error.problem, error.detail, field="model") from None
+            detail = await self._unknown(model)
+            raise ProblemError(error.problem, detail, field="model") from None
         structlog.contextvars.bind_contextvars(ticket=ticket.id)
         return ticket
 
@@ -108,6 +109,24 @@ class Inference:
         if isinstance(outcome, Failure):
             raise problem_of(outcome, names)
         return outcome
+
+    async def check(self, task: Task, model: str | None) -> None:
+        """Of work that waits outside of the queue.  Raises ProblemError: unknown-model, unsupported-task.
+
+        Nothing is known before a worker has been there, nor while Redis is away: then it may wait.
+        """
+        try:
+            known = await self._client.known_models()
+            await self._model(task, model, None)
+        except AdmissionError:
+            return
+        if model is not None and known and model not in known:
+            raise ProblemError("unknown-model", await self._unknown(model), field="model")
+
+    async def _unknown(self, model: str) -> str:
+        known = sorted(await self._client.known_models())
+        there = f"there {'is' if len(known) == 1 else 'are'} {', '.join(known)}"
+        return f"There is no model {model[:100]!r}; {there}."
 
     async def _model(self, task: Task, asked: str | None, adapter: str | None) -> str:
         """The name of the model to use: the one asked for, else the one this server was started with."""

@@ -7,8 +7,8 @@ import gc
 import math
 import signal
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -29,6 +29,7 @@ from app.access.opening import open_database
 from app.admission.client import AdmissionClient, Limits
 from app.admission.connections import producer
 from app.correlation import Correlation
+from app.http import HttpProtocol
 from app.idempotency.replays import HEADER, Replays
 from app.images.controllers import ImageController
 from app.images.service import ImageService
@@ -36,7 +37,7 @@ from app.images.store import ImageStore, Room
 from app.inference import Inference
 from app.intake.fetch import Fetcher
 from app.jobs.controllers import JobController, StoreController
-from app.jobs.opening import open_jobs
+from app.jobs.opening import check_stores, open_jobs
 from app.observed import HttpFigures, Observed
 from app.openapi import SECURITY
 from app.settings import Settings, SettingsError
@@ -47,6 +48,7 @@ from app.web.controllers import PageController, SharedPages
 SCHEMA = "/schema"
 RATE_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
 _SCHEMA_PATHS = ["/", "/openapi.json"]
+Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
 
 def create_app(settings: Settings) -> Litestar:
@@ -56,29 +58,7 @@ def create_app(settings: Settings) -> Litestar:
         SettingsError: there is no Redis to admit requests to.
     """
     if settings.redis_url is None:
-        raise SettingsError("redis_url must be set: the API needs the Redis of its workers")
-    redis_url = settings.redis_url
-
-    @asynccontextmanager
-    async def admission(app: Litestar) -> AsyncGenerator[None, None]:
-        client = await AdmissionClient.connect(redis_url, settings.namespace, Limits.of(settings))
-        redis = producer(redis_url)
-        room = Room(settings.images_bytes, settings.tenant_images_bytes, settings.image_ttl_s)
-        store = ImageStore(redis, settings.namespace, room)
-        fetcher = Fetcher(settings.fetch_policy(), settings.body_limit_bytes, settings.fetch_timeout_s)
-        app.state.client = client
-        app.state.inference = inference = Inference(client, settings)
-        app.state.images = ImageService(store, fetcher, inference)
-        app.state.replays = Replays(redis, settings.namespace)
-        app.state.jobs = jobs = await open_jobs(settings)
-        try:
-            yield
-        finally:
-            if jobs is not None:
-                await jobs.close()
-            await redis.aclose()
-            await client.close()
-
+        raise SettingsError("POINTBOX_REDIS_URL must be set: the API needs the Redis of its workers")
     subjects = [SpatialController, ImageController, JobController, StoreController, ModelController]
     gate = Gate(settings) if settings.keys_needed else None
     access = [Access()]
@@ -97,22 +77,52 @@ def create_app(settings: Settings) -> Litestar:
         ],
         cors_config=_cors(settings.allowed_origins),
         state=State({"settings": settings, "gate": gate, "http": HttpFigures()}, deep_copy=False),
-        lifespan=[admission, *([gate.opened] if gate else [])],
+        lifespan=[_services(settings, settings.redis_url), *([gate.opened] if gate else [])],
         exception_handlers=errors.handlers(),
         request_max_body_size=settings.body_limit_bytes,
-        openapi_config=OpenAPIConfig(
-            title="Pointbox",
-            version=version("pointbox-server"),
-            description="An image and a phrase in, boxes and points out.",
-            components=SECURITY,
-            security=[{"bearer": []}, {"moondream": []}] if gate else None,
-            openapi_router=Router(
-                SCHEMA, route_handlers=[], include_in_schema=False, before_request=_schema_only
-            ),
-            render_plugins=[JsonRenderPlugin(path=_SCHEMA_PATHS)],
-        ),
+        openapi_config=_openapi(with_keys=gate is not None),
         logging_config=None,
         debug=False,
+    )
+
+
+def _services(settings: Settings, redis_url: str) -> Lifespan:
+    """What the routes use, in the application's state while it runs."""
+
+    @asynccontextmanager
+    async def running(app: Litestar) -> AsyncGenerator[None, None]:
+        client = await AdmissionClient.connect(redis_url, settings.namespace, Limits.of(settings))
+        redis = producer(redis_url)
+        room = Room(settings.images_bytes, settings.tenant_images_bytes, settings.image_ttl_s)
+        store = ImageStore(redis, settings.namespace, room)
+        fetcher = Fetcher(settings.fetch_policy(), settings.body_limit_bytes, settings.fetch_timeout_s)
+        app.state.client = client
+        app.state.inference = inference = Inference(client, settings)
+        app.state.images = ImageService(store, fetcher, inference)
+        app.state.replays = Replays(redis, settings.namespace)
+        app.state.jobs = jobs = await open_jobs(settings)
+        try:
+            yield
+        finally:
+            if jobs is not None:
+                await jobs.close()
+            await redis.aclose()
+            await client.close()
+
+    return running
+
+
+def _openapi(*, with_keys: bool) -> OpenAPIConfig:
+    return OpenAPIConfig(
+        title="Pointbox",
+        version=version("pointbox-server"),
+        description="An image and a phrase in, boxes and points out.",
+        components=SECURITY,
+        security=[{"bearer": []}, {"moondream": []}] if with_keys else None,
+        openapi_router=Router(
+            SCHEMA, route_handlers=[], include_in_schema=False, before_request=_schema_only
+        ),
+        render_plugins=[JsonRenderPlugin(path=_SCHEMA_PATHS)],
     )
 
 
@@ -152,13 +162,15 @@ def run_api(settings: Settings) -> int:
     """
     logs.configure(settings.log_level, "api")
     tracing.configure("api")
-    if settings.keys_needed:
+    check_stores(settings)
+    if settings.keys_needed or settings.stores:
         asyncio.run(open_database(settings))
     server = uvicorn.Server(
         uvicorn.Config(
             layered(create_app(settings)),
             host=settings.host,
             port=settings.port,
+            http=HttpProtocol,
             log_config=None,
             access_log=False,
             server_header=False,

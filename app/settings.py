@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from app.intake.addresses import Policy
+from app.setting_names import flag, renamed
 
 PREFIX = "POINTBOX_"
 SHORTEST_KEY = 20
@@ -168,10 +169,12 @@ class Settings:
         environ = os.environ if environ is None else environ
         hints = typing.get_type_hints(cls)
         values = {
-            name: _parse(name, value, hints[name]) if isinstance(value, str) else value
+            name: _parse(flag(name), value, hints[name]) if isinstance(value, str) else value
             for name, value in flags.items()
             if value is not None
         }
+        called = {entry.name: PREFIX + entry.name.upper() for entry in fields(cls)}
+        called |= {name: flag(name) for name in values}
         for entry in fields(cls):
             variable = PREFIX + entry.name.upper()
             text = environ.get(variable, "")
@@ -181,8 +184,11 @@ class Settings:
             hint = hints.get(name)
             choices = typing.get_args(hint)
             if typing.get_origin(hint) is Literal and value not in choices:
-                raise SettingsError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
-        return cls(**values)
+                raise SettingsError(f"{called[name]} must be one of {', '.join(choices)}, not {value!r}")
+        try:
+            return cls(**values)
+        except SettingsError as error:
+            raise SettingsError(renamed(str(error), called)) from None
 
     @property
     def engine_options(self) -> dict[str, Any]:

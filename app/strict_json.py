@@ -13,8 +13,25 @@ from app.problems import ProblemError
 
 T = TypeVar("T")
 
-_AT = re.compile(r" - at `\$\.?([^`\[]*)[^`]*`$")
+_AT = re.compile(r" - at `\$\.?(?P<path>(?P<field>[^`\[]*)[^`]*)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`( - at |$)", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.*?)`")
+_EXPECTED = re.compile(
+    r"Expected `(?P<kind>\w+)(?: \| null)?`"
+    r"(?: (?P<of>of length )?(?P<bound>[<>]=?)? ?(?P<number>[\d.]+))?(?:, got (?P<got>\S+))?"
+)
+_KINDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+_GOT = {"int": "a number", "float": "a number with a fraction"}
+_BOUNDS = {">=": "of at least", "<=": "of at most", ">": "greater than", "<": "less than", None: "of"}
+_UNITS = {"str": "characters", "array": "items"}
+_HALF_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u)")
 
 
 def decode_json(content: bytes, kind: type[T]) -> T:
@@ -29,7 +46,8 @@ def decode_json(content: bytes, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         raise validation_problem(error, kind) from None
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ProblemError("invalid-request", f"The body is not JSON: {error}.", status=400) from None
+        detail = f"The body is not JSON: {_fault(content, error)}."
+        raise ProblemError("invalid-request", detail, status=400) from None
     return body
 
 
@@ -37,15 +55,48 @@ def validation_problem(error: msgspec.ValidationError, kind: type[Any]) -> Probl
     """What msgspec found wrong, in words for a caller. `kind` is the Struct that was wanted."""
     text = str(error)
     place = _AT.search(text)
-    field = place[1] if place else ""
-    if unknown := _UNKNOWN.match(text):
-        field = f"{field}.{unknown[1]}" if field else unknown[1]
-        return ProblemError("invalid-request", f"The field {field!r} is not known.", field=field)
-    detail = _AT.sub("", text).replace("`", "")
-    choices = typing.get_args(typing.get_type_hints(kind).get(field))
+    field, path = (place["field"], place["path"]) if place else ("", "")
+    for pattern, says in ((_UNKNOWN, "is not known"), (_MISSING, "is missing")):
+        if found := pattern.match(text):
+            field = f"{field}.{found[1]}" if field else found[1]
+            return ProblemError("invalid-request", f"The field {field!r} {says}.", field=field)
+    detail = f"{f'`{path}`' if path else 'The body'} {in_words(_AT.sub('', text))}"
+    hints = typing.get_type_hints(kind) if isinstance(kind, type) else {}
+    choices = typing.get_args(hints.get(field))
     if choices and all(isinstance(choice, str) for choice in choices):
         detail += f"; use {' or '.join(choices)}"
     return ProblemError("invalid-request", f"{detail}.", field=field or None)
+
+
+def in_words(text: str) -> str:
+    """msgspec's ``Expected `int | null` >= 1`` becomes "must be a whole number of at least 1"."""
+    expected = _EXPECTED.fullmatch(text)
+    if expected is None:
+        choice = text.removeprefix("Invalid enum value ")
+        return "is out of range" if choice == text else f"cannot be {choice}"
+    kind, number, got = expected["kind"], expected["number"], expected["got"]
+    words = f"must be {_KINDS.get(kind, kind)}"
+    if number is not None:
+        number = number.removesuffix(".0")
+        units = f" {_UNITS[kind]}" if expected["of"] else ""
+        words += (
+            f" {_BOUNDS[expected['bound']]} {number}{units.removesuffix('s') if number == '1' else units}"
+        )
+    if got is not None:
+        got = got.strip("`")
+        words += f", not {_GOT.get(got) or _KINDS.get(got, got)}"
+    return words
+
+
+def _fault(content: bytes, error: Exception) -> str:
+    text = str(error).removeprefix("JSON is malformed: ")
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if not content.strip():
+        return "it is empty"
+    if "surrogate" in text or (text == "Input data was truncated" and _HALF_PAIR.search(content)):
+        return r"it has half of a surrogate pair, such as \ud800, which is no character"
+    return "it ends too early" if text == "Input data was truncated" else text
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> None:

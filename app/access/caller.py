@@ -18,10 +18,13 @@ class Caller:
 
     tenant: str
     key_id: str | None
-    """None: there is no key in the database, since authentication is off or the key is the bootstrap key."""
+    """None: authentication is off."""
     scopes: frozenset[str]
 
 
+BOOTSTRAP_ID = "bootstrap"
+"""The key id of `POINTBOX_BOOTSTRAP_KEY`, which is not in the database until it has been used."""
+BOOTSTRAP_TENANT = "default"
 ANONYMOUS = Caller("anonymous", None, frozenset(SCOPES))
 """Everyone, while authentication is off."""
 

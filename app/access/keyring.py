@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from app.access.caller import SCOPES, Caller
+from app.access.caller import BOOTSTRAP_ID, BOOTSTRAP_TENANT, SCOPES, Caller
 from app.access.keys import Keys
 from app.access.secret import digest_of
 from app.db.database import DATABASE_ERRORS
@@ -18,7 +18,6 @@ from app.problems import ProblemError
 MEMORY_S = 2.0
 """A key that was revoked, or whose limits changed, works so long as before."""
 REMEMBERED = 10_000
-BOOTSTRAP_TENANT = "default"
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +49,7 @@ class Keyring:
                 "unauthenticated", "Send a key: `Authorization: Bearer KEY`, or `X-Moondream-Auth: KEY`."
             )
         if self._bootstrap and hmac.compare_digest(key.encode(), self._bootstrap):
-            return Grant(Caller(BOOTSTRAP_TENANT, None, frozenset(SCOPES)))
+            return Grant(Caller(BOOTSTRAP_TENANT, BOOTSTRAP_ID, frozenset(SCOPES)))
         digest = digest_of(key)
         grant, until = self._known.get(digest, (None, 0.0))
         if grant is None or until <= time.monotonic():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from advanced_alchemy.repository import SQLAlchemyAsyncRepository
 from sqlalchemy import or_, select
 
-from app.access.caller import ANONYMOUS, SCOPES
+from app.access.caller import ANONYMOUS, BOOTSTRAP_ID, SCOPES
 from app.access.secret import digest_of, make_key, prefix_of
 from app.db.database import Database
 from app.db.models import ApiKey
@@ -83,7 +83,8 @@ class Keys:
         """By tenant, the oldest first."""
         async with self._database.session() as session:
             order = [("tenant", False), ("created_at", False)]
-            return list(await _Repository(session=session, order_by=order).list())
+            rows = await _Repository(session=session, order_by=order).list()
+        return [row for row in rows if row.id != BOOTSTRAP_ID]
 
     async def any(self) -> bool:
         """Whether a key could be used now."""
@@ -91,7 +92,7 @@ class Keys:
 
     async def revoke(self, name: str) -> ApiKey:
         """`name`: the prefix, the id, or the key itself. A second time changes nothing. Raises KeyFault."""
-        wanted = or_(ApiKey.prefix == prefix_of(name), ApiKey.id == name)
+        wanted = or_(ApiKey.prefix == prefix_of(name), ApiKey.id == name) & (ApiKey.id != BOOTSTRAP_ID)
         async with self._database.session() as session, session.begin():
             row = (await session.execute(select(ApiKey).where(wanted))).scalar_one_or_none()
             if row is None:

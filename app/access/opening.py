@@ -1,4 +1,4 @@
-"""Before an API process starts to serve with keys: the tables are there, and somebody has a key."""
+"""Before an API process starts to serve with a database: the tables are there, and somebody has a key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def open_database(settings: Settings) -> None:
     database = Database(settings)
     try:
         await prepare(database)
-        if not settings.bootstrap_key and not await Keys(database).any():
+        if settings.keys_needed and not settings.bootstrap_key and not await Keys(database).any():
             log.warning("nobody has a key: make one with `pointbox keys create --tenant NAME`")
     except DATABASE_ERRORS as error:
         log.warning("the database cannot be reached", error=type(error).__name__)

@@ -17,6 +17,7 @@ from redis.asyncio import Redis
 from sqlalchemy import case, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from app.access.caller import BOOTSTRAP_ID, BOOTSTRAP_TENANT
 from app.admission.connections import REDIS_ERRORS
 from app.admission.scripts import prefix
 from app.db.database import DATABASE_ERRORS, Database
@@ -80,15 +81,26 @@ async def usage(database: Database, days: int) -> list[DayOfUse]:
 async def _write_day(database: Database, day: datetime.date, counts: dict[bytes, bytes]) -> None:
     since = counts.pop(b"since").decode()
     rows = [_row(day, since, name.decode(), int(number)) for name, number in counts.items()]
-    insert = (sqlite if database.is_sqlite else postgresql).insert(KeyUsage)
+    dialect = sqlite if database.is_sqlite else postgresql
+    insert, insert_key = dialect.insert(KeyUsage), dialect.insert(ApiKey)
     higher = case((insert.excluded.number > KeyUsage.number, insert.excluded.number), else_=KeyUsage.number)
     upsert = insert.on_conflict_do_update(
         index_elements=list(KeyUsage.__mapper__.primary_key), set_={"number": higher}
     )
+    key_ids = {row["key_id"] for row in rows}
     async with database.session() as session, session.begin():
-        known = await _known(session, {row["key_id"] for row in rows})
+        if BOOTSTRAP_ID in key_ids:
+            await session.execute(insert_key.values(**_bootstrap_row()).on_conflict_do_nothing())
+        known = await _known(session, key_ids)
         if mine := [row for row in rows if row["key_id"] in known]:
             await session.execute(upsert, mine)
+
+
+def _bootstrap_row() -> dict[str, Any]:
+    """Counts need a row to belong to; its digest is that of no key, so nobody comes in by it."""
+    now = datetime.datetime.now(datetime.UTC)
+    names = {"id": BOOTSTRAP_ID, "prefix": BOOTSTRAP_ID, "name": "", "digest": "", "scopes": ""}
+    return {**names, "tenant": BOOTSTRAP_TENANT, "created_at": now, "revoked_at": now}
 
 
 async def _known(session: Any, ids: Iterable[str]) -> set[str]:

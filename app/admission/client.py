@@ -185,6 +185,14 @@ class AdmissionClient:
             self._models_at = now
         return self._models
 
+    async def known_models(self) -> set[str]:
+        """Names that may be asked for: of live workers, and of those that left lately. Raises Unavailable."""
+        try:
+            names: list[bytes] = await self._redis.zrange(f"{self._prefix}models", 0, -1)
+        except REDIS_ERRORS as error:
+            raise _unreachable(error) from error
+        return {name.decode() for name in names}
+
     async def figures(self) -> Figures:
         """What `/metrics` shows. Raises Unavailable."""
         try:

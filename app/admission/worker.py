@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +15,8 @@ import structlog
 from app import logs, tracing
 from app.admission.execution import EngineDied, EngineLike
 from app.admission.feeder import Feeder
-from app.child import USAGE_ERROR
-from app.jobs.opening import jobs_beside
+from app.jobs.opening import check_stores, jobs_beside
+from app.setting_names import as_flags
 from app.settings import Settings, SettingsError
 
 CLOSE_S = 5.0
@@ -26,15 +25,17 @@ log = structlog.get_logger(__name__)
 
 
 def run_worker(settings: Settings) -> int:
-    """Serves requests until SIGTERM or SIGINT. Returns the exit status: 0 after an orderly end."""
+    """Serves requests until SIGTERM or SIGINT. Returns the exit status: 0 after an orderly end.
+
+    Raises:
+        SettingsError: no worker can run with these settings; starting it again would not help.
+    """
     if settings.redis_url is None:
-        print("A worker needs POINTBOX_REDIS_URL.", file=sys.stderr)
-        return USAGE_ERROR
+        raise SettingsError("POINTBOX_REDIS_URL must be set: a worker takes its requests from there")
     logs.configure(settings.log_level, "worker")
     tracing.configure("worker")
     if len(settings.models) > 1:
-        print("A worker serves one model: start one for each.", file=sys.stderr)
-        return USAGE_ERROR
+        raise SettingsError("--model must name one: start a worker for each")
     threading.excepthook = _end_process
     from app.intake.decode import decode
     from engine.engine import Engine
@@ -43,11 +44,11 @@ def run_worker(settings: Settings) -> int:
     def load() -> EngineLike:
         return Engine.load(settings.model, **settings.engine_options)
 
+    check_stores(settings)
     try:
         asyncio.run(work(settings, load, decode))
-    except (EngineError, SettingsError) as error:  # the model, the device or a limit cannot be had
-        print(error, file=sys.stderr)
-        return USAGE_ERROR
+    except EngineError as error:  # the model, the device or a limit cannot be had
+        raise SettingsError(as_flags(str(error))) from None
     except EngineDied as error:
         log.error("the engine ended", error=str(error))
         return 1

@@ -52,11 +52,13 @@ def url_of(settings: Settings) -> URL:
         url = make_url(settings.database_url)
     except (ArgumentError, ValueError):
         raise SettingsError(
-            "database_url cannot be read: it should look like postgresql://USER@HOST/NAME"
+            "POINTBOX_DATABASE_URL cannot be read: it should look like postgresql://USER@HOST/NAME"
         ) from None
     kind = url.drivername.partition("+")[0]
     if kind not in _DRIVERS:
-        raise SettingsError(f"database_url must start with sqlite:// or postgresql://, not {kind}://")
+        raise SettingsError(
+            f"POINTBOX_DATABASE_URL must start with sqlite:// or postgresql://, not {kind}://"
+        )
     url = url.set(drivername=_DRIVERS[kind])
     if "sslmode" in url.query:  # asyncpg's name for what libpq calls sslmode
         mode = url.query["sslmode"]
@@ -68,7 +70,9 @@ def _folder(settings: Settings) -> Path:
     try:
         return Path(settings.data_dir).expanduser()
     except RuntimeError:  # a user without a home, as in a container
-        raise SettingsError(f"data_dir is {settings.data_dir}, and there is no home; set another") from None
+        raise SettingsError(
+            f"POINTBOX_DATA_DIR is {settings.data_dir}, and there is no home; set another"
+        ) from None
 
 
 def _engine(url: URL) -> AsyncEngine:

@@ -15,12 +15,15 @@ from litestar.response import Stream
 from app.access.caller import caller_of
 from app.access.gate import NEEDS
 from app.idempotency.replays import REPLAYED, Replays, key_of
+from app.inference import Inference
 from app.jobs.documents import PictureOperation, SubmitOperation
 from app.jobs.reports import Wanted
 from app.jobs.schemas import JobInfo, JobList, JobRequest, SampleList, StoreList
 from app.jobs.service import MAX_LISTED, MAX_SAMPLES, JobService
+from app.jobs.waiting import with_wait
 from app.openapi import ACCESS_PROBLEMS, problem_responses
 from app.problems import ProblemError
+from app.queries import only_known_parameters
 from app.strict_json import decode_json
 
 LINES = "application/x-ndjson"
@@ -29,6 +32,8 @@ _SUBMITTING = (
     "invalid-request",
     "invalid-phrase",
     "unsupported-media",
+    "unknown-model",
+    "unsupported-task",
     "idempotency-in-flight",
     "idempotency-mismatch",
     *_COMMON,
@@ -46,6 +51,7 @@ class JobController(Controller):
     path = "/jobs"
     tags = ("jobs",)
     opt: ClassVar = {NEEDS: "jobs"}
+    guards = (only_known_parameters,)
 
     @route(http_method=HttpMethod.OPTIONS, status_code=204, include_in_schema=False)
     async def allow(self) -> Response[None]:
@@ -75,6 +81,8 @@ class JobController(Controller):
                     again = msgspec.json.decode(claim, type=JobInfo)
                     return Response(again, status_code=201, headers=REPLAYED)
                 await held.enter_async_context(claim)
+            inference: Inference = state.inference
+            await inference.check(asked.task, asked.model)
             job = await service.submit(asked, caller)
             if claim is not None:
                 await claim.keep(msgspec.json.encode(job))
@@ -89,12 +97,13 @@ class JobController(Controller):
         before: Annotated[str | None, Parameter(description="`next` of the answer before.")] = None,
     ) -> JobList:
         """Each with its progress."""
-        return await _service(state).listed(caller_of(request), limit, before)
+        page = await _service(state).listed(caller_of(request), limit, before)
+        return JobList(jobs=[await with_wait(job, state.client) for job in page.jobs], next=page.next)
 
     @get("/{job_id:str}", summary="A job and how far it is", responses=problem_responses(*_COMMON))
     async def show(self, request: Request[Any, Any, Any], state: State, job_id: _JobId) -> JobInfo:
         """Counts, rate and the time that is left."""
-        return await _service(state).show(job_id, caller_of(request))
+        return await with_wait(await _service(state).show(job_id, caller_of(request)), state.client)
 
     @post(
         "/{job_id:str}/cancel",
@@ -186,6 +195,7 @@ class StoreController(Controller):
 
     path = "/stores"
     tags = ("jobs",)
+    guards = (only_known_parameters,)
     opt: ClassVar = {NEEDS: "jobs"}
 
     @get(summary="The stores that the tenant may name", responses=problem_responses(*_COMMON))

@@ -11,10 +11,11 @@ import msgspec
 
 from app.jobs.errors import JobError
 from app.jobs.s3 import S3Store
-from app.jobs.schemas import StoreInfo, StorePlace
+from app.jobs.schemas import SourcePlace, StoreInfo, StorePlace
 from app.jobs.stores import FolderStore, Store
 from app.problems import ProblemError
 from app.settings import SettingsError
+from app.strict_json import decode_json
 
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,13 +54,14 @@ class Stores:
         if not text.strip():
             return cls({}, {})
         try:
-            data = text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8")
-            by_name = msgspec.json.decode(data, type=dict[str, StoreConfig])
+            data = text.encode() if text.lstrip().startswith("{") else Path(text).read_bytes()
+            by_name = decode_json(data, dict[str, msgspec.Raw])
         except OSError as error:
-            raise SettingsError(f"stores: {text} cannot be read: {error.strerror}") from None
-        except msgspec.DecodeError as error:
-            raise SettingsError(f"stores must be a JSON object of stores by name: {error}") from None
-        return cls(by_name, {name: _root(name, config) for name, config in by_name.items()})
+            raise SettingsError(f"POINTBOX_STORES: {text} cannot be read: {error.strerror}") from None
+        except ProblemError as problem:
+            raise SettingsError(f"POINTBOX_STORES must be JSON, stores by name: {problem.detail}") from None
+        configs = {name: _config(name, raw) for name, raw in by_name.items()}
+        return cls(configs, {name: _root(name, config) for name, config in configs.items()})
 
     def check(self, place: StorePlace, tenant: str, *, field: str, write: bool) -> None:
         """Raises ProblemError: a store that this tenant does not have, or a prefix that leaves it."""
@@ -72,9 +74,13 @@ class Stores:
         if write and not config.write:
             detail = f"Jobs may not write to the store {place.store!r}."
             raise ProblemError("invalid-request", detail, field=f"{field}.store")
-        if ".." in PurePosixPath(place.prefix).parts or place.prefix.startswith("/"):
+        if not _stays_below(place.prefix):
             detail = "A prefix is relative to its store and has no `..`."
             raise ProblemError("invalid-request", detail, field=f"{field}.prefix")
+        manifest = place.manifest if isinstance(place, SourcePlace) else None
+        if manifest is not None and not _names_a_file(manifest):
+            detail = "A manifest is the path of a file below the prefix, and has no `..`."
+            raise ProblemError("invalid-request", detail, field=f"{field}.manifest")
 
     def listed(self, tenant: str) -> list[StoreInfo]:
         """Those that this tenant may name."""
@@ -105,7 +111,9 @@ def _root(name: str, config: StoreConfig) -> Store:
         return FolderStore(Path(config.url).expanduser().absolute())
     bucket, _, prefix = rest.partition("/")
     if scheme != "s3" or not bucket:
-        raise SettingsError(f"stores: {name}: {config.url} is neither a folder nor s3://bucket/prefix")
+        raise SettingsError(
+            f"POINTBOX_STORES: the store {name!r}: {config.url} is neither a folder nor s3://bucket/prefix"
+        )
     try:
         return S3Store(
             bucket,
@@ -118,7 +126,23 @@ def _root(name: str, config: StoreConfig) -> Store:
             secret_key=_secret(name, config.secret_key_env),
         )
     except JobError as error:
-        raise SettingsError(f"stores: {name}: {error}") from error
+        raise SettingsError(f"POINTBOX_STORES: the store {name!r}: {error}") from error
+
+
+def _config(name: str, text: msgspec.Raw) -> StoreConfig:
+    """Raises SettingsError."""
+    try:
+        return decode_json(bytes(text), StoreConfig)
+    except ProblemError as problem:
+        raise SettingsError(f"POINTBOX_STORES: the store {name!r}: {problem.detail}") from None
+
+
+def _stays_below(path: str) -> bool:
+    return not path.startswith("/") and ".." not in PurePosixPath(path).parts and "\0" not in path
+
+
+def _names_a_file(path: str) -> bool:
+    return _stays_below(path) and path.strip("./") != "" and not path.endswith("/")
 
 
 def _secret(name: str, variable: str | None) -> str | None:
@@ -126,5 +150,7 @@ def _secret(name: str, variable: str | None) -> str | None:
     if variable is None:
         return None
     if not os.environ.get(variable):
-        raise SettingsError(f"stores: {name}: the environment variable {variable} is not set")
+        raise SettingsError(
+            f"POINTBOX_STORES: the store {name!r}: the environment variable {variable} is not set"
+        )
     return os.environ[variable]

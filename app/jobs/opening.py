@@ -10,25 +10,33 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import structlog
+
 from app.settings import Settings
 
 if TYPE_CHECKING:
+    from app.db.database import Database
     from app.jobs.service import JobService
+
+log = structlog.get_logger(__name__)
+
+
+def check_stores(settings: Settings) -> None:
+    """Before anything is started.  Raises SettingsError."""
+    if settings.stores:
+        from app.jobs.named import Stores
+
+        Stores.read(settings.stores)
 
 
 async def open_jobs(settings: Settings) -> JobService | None:
     """For an API process; None without stores.  Raises SettingsError."""
     if not settings.stores:
         return None
-    from app.db.database import Database
-    from app.db.migrations import prepare
     from app.jobs.named import Stores
     from app.jobs.service import JobService
 
-    stores = Stores.read(settings.stores)
-    database = Database(settings)
-    await prepare(database)
-    return JobService(settings, stores, database)
+    return JobService(settings, Stores.read(settings.stores), await _database(settings))
 
 
 @asynccontextmanager
@@ -41,16 +49,13 @@ async def jobs_beside(settings: Settings, stop: asyncio.Event) -> AsyncIterator[
         yield
         return
     from app.admission.client import AdmissionClient, Limits
-    from app.db.database import Database
-    from app.db.migrations import prepare
     from app.jobs.ledger import Ledger
     from app.jobs.named import Stores
     from app.jobs.runner import JobRunner
     from app.jobs.webhook import Webhooks
 
     assert settings.redis_url is not None
-    stores, database = Stores.read(settings.stores), Database(settings)
-    await prepare(database)
+    stores, database = Stores.read(settings.stores), await _database(settings)
     client = await AdmissionClient.connect(settings.redis_url, settings.namespace, Limits.of(settings))
     ledger = Ledger(database)
     webhooks = Webhooks(ledger, settings.fetch_policy())
@@ -64,3 +69,16 @@ async def jobs_beside(settings: Settings, stop: asyncio.Event) -> AsyncIterator[
         await asyncio.gather(running, return_exceptions=True)
         await client.close()
         await database.close()
+
+
+async def _database(settings: Settings) -> Database:
+    """One that is away is no reason not to start: jobs wait until it is there.  Raises SettingsError."""
+    from app.db.database import DATABASE_ERRORS, Database
+    from app.db.migrations import prepare
+
+    database = Database(settings)
+    try:
+        await prepare(database)
+    except DATABASE_ERRORS as error:
+        log.warning("the database cannot be reached", error=type(error).__name__)
+    return database

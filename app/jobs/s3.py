@@ -58,7 +58,8 @@ class S3Store:
     ) -> None:
         self.url = f"s3://{bucket}/{prefix}"
         self._bucket, self._prefix = bucket, prefix
-        session = boto3.Session(access_key, secret_key, region_name=region or _region())
+        session = boto3.Session(access_key, secret_key, region_name=region)
+        self._region = session.region_name or "us-east-1"  # AWS needs one; other servers take any
         style = {"addressing_style": "path" if path_style else "auto"}
         config = Config(
             connect_timeout=CONNECT_S,
@@ -68,7 +69,7 @@ class S3Store:
             max_pool_connections=32,
         )
         try:
-            self._client = session.client("s3", endpoint_url=endpoint, config=config)
+            self._client = session.client("s3", self._region, endpoint_url=endpoint, config=config)
         except (BotoCoreError, ValueError) as error:
             raise JobError(f"{self.url} cannot be reached like this: {error}") from error
         self._where = str(self._client.meta.endpoint_url)
@@ -130,7 +131,7 @@ class S3Store:
         return Transfer(
             self._bucket,
             endpoint=self._where,
-            region=session.region_name,
+            region=self._region,
             virtual_hosted_style_request=not path_style and "amazonaws.com" in self._where,
             credential_provider=Boto3CredentialProvider(session),
             client_options={
@@ -175,8 +176,3 @@ class S3Store:
         if doing == "read":
             return NoSuchKey(f"it cannot be read: {code}")
         return JobError(f"{self._where} does not let this caller {doing} {self.url}: {code}")
-
-
-def _region() -> str | None:
-    """AWS needs one; other servers take any."""
-    return boto3.Session().region_name or "us-east-1"

@@ -10,7 +10,6 @@ from msgspec import Meta, Struct
 from app.jobs.records import Format
 from app.spatial.schemas import (
     MAX_NAME_CHARS,
-    MAX_PHRASES,
     Box,
     ImageInfo,
     ObjectCount,
@@ -57,8 +56,8 @@ class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     out: StorePlace
     """Results go to the folder `{job id}/` below it."""
     task: Task = "detect"
-    objects: Annotated[list[str], Meta(max_length=MAX_PHRASES)] = []
-    """Asked about every image for which a manifest names no phrases."""
+    objects: list[str] = []
+    """Up to 32, asked about every image for which a manifest names no phrases."""
     model: Name | None = None
     max_objects: ObjectCount = 50
     min_score: Annotated[float, Meta(ge=0, le=1)] = 0.0

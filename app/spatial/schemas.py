@@ -42,7 +42,8 @@ class SpatialBody(Struct, kw_only=True, forbid_unknown_fields=True):
     image_id: Annotated[str, Meta(max_length=MAX_NAME_CHARS)] | None = None
     """An image that was uploaded before."""
     object: str | None = None
-    objects: Annotated[list[str], Meta(min_length=1, max_length=MAX_PHRASES)] | None = None
+    objects: list[str] | None = None
+    """1 to 32 phrases."""
     max_objects: ObjectCount | None = None
     """Per phrase; 50 when not given."""
     region: tuple[float, float, float, float] | None = None

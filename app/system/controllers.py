@@ -12,10 +12,12 @@ from app.access.middleware import Access
 from app.admission.client import AdmissionClient
 from app.admission.errors import AdmissionError
 from app.admission.messages import WorkerModel
-from app.openapi import ACCESS_PROBLEMS, problem_responses
+from app.openapi import ACCESS_PROBLEMS, OpenOperation, problem_responses
 from app.problems import ProblemError
 from app.system.metrics import exposition
 
+EXPOSITION = CONTENT_TYPE_LATEST.partition("; charset")[0]
+"""Litestar adds the charset to every text type."""
 PROBED = [HttpMethod.GET, HttpMethod.HEAD]
 
 
@@ -36,7 +38,7 @@ class HealthController(Controller):
 
     tags = ("system",)
 
-    @route("/livez", http_method=PROBED, summary="The process is alive")
+    @route("/livez", http_method=PROBED, summary="The process is alive", operation_class=OpenOperation)
     async def livez(self) -> Health:
         """Always 200 while the process can answer at all."""
         return Health()
@@ -45,6 +47,7 @@ class HealthController(Controller):
         "/readyz",
         http_method=PROBED,
         summary="Requests can be answered",
+        operation_class=OpenOperation,
         responses=problem_responses("unavailable"),
     )
     async def readyz(self, state: State) -> Health:
@@ -68,7 +71,7 @@ class MetricsController(Controller):
     @get(
         "/metrics",
         opt={NEEDS: "metrics"},
-        media_type=CONTENT_TYPE_LATEST,
+        media_type=EXPOSITION,
         summary="Figures for Prometheus",
         responses=problem_responses(*ACCESS_PROBLEMS),
     )

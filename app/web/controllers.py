@@ -41,9 +41,9 @@ _HEADERS = {
     "cache-control": "no-cache",  # ask each time whether it is still the same
 }
 _TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
     ".svg": "image/svg+xml",
     ".jpg": "image/jpeg",
 }

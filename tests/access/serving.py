@@ -21,8 +21,12 @@ class Api:
     """`client` sends no key by itself."""
 
     client: httpx.AsyncClient
-    keys: Keys
     settings: Settings
+    database: Database
+
+    @property
+    def keys(self) -> Keys:
+        return Keys(self.database)
 
     async def key(self, tenant: str = "acme", **choices: object) -> dict[str, str]:
         """The header of a new key."""
@@ -47,7 +51,7 @@ async def serving(settings: Settings) -> AsyncGenerator[Api, None]:
     await started.wait()
     transport = httpx.ASGITransport(layered(app))  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        yield Api(client, Keys(database), settings)
+        yield Api(client, settings, database)
     stop.set()
     await living
     await database.close()

@@ -11,9 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
+from app.access.keys import KeyFault
+from app.access.usage import DayOfUse, usage
 from app.settings import Settings
 from tests.access.serving import Api, serving
-from tests.admission.fakes import Work, until
+from tests.admission.fakes import PATIENCE_S, Work, until
 from tests.intake.pictures import encode, plain
 
 PICTURE = encode(plain(), "PNG")
@@ -78,6 +80,27 @@ async def test_without_a_good_key_nothing_is_told(api: Api, headers: dict[str, s
 async def test_health_and_schema_need_no_key(api: Api) -> None:
     for path in ("/livez", "/readyz", "/schema"):
         assert (await api.client.get(path)).status_code == 200
+    schema = (await api.client.get("/schema")).json()
+    assert schema["security"] == [{"bearer": []}, {"moondream": []}]
+    for path, operations in schema["paths"].items():
+        for operation in operations.values():
+            assert operation.get("security") == ([] if path in ("/livez", "/readyz") else None), path
+
+
+async def test_use_of_the_bootstrap_key_is_counted(api: Api) -> None:
+    headers = {"authorization": "Bearer the-first-key-of-all"}
+    for _ in range(2):
+        assert (await detect(api, headers)).status_code == 200
+    found: list[DayOfUse] = []
+    async with asyncio.timeout(PATIENCE_S):
+        while not found:
+            found = await usage(api.database, 1)
+            await asyncio.sleep(0.1)
+    (day,) = found
+    assert (day.tenant, day.prefix) == ("default", "bootstrap")
+    assert await api.keys.all() == []
+    with pytest.raises(KeyFault):
+        await api.keys.revoke("bootstrap")
     schema = (await api.client.get("/schema")).json()
     assert set(schema["components"]["securitySchemes"]) == {"bearer", "moondream"}
     assert {"401", "403", "429"} <= set(schema["paths"]["/v1/detect"]["post"]["responses"])

@@ -118,7 +118,7 @@ async def test_of_many_requests_with_one_key_one_asks_the_database(
 async def test_the_bootstrap_key_needs_no_database() -> None:
     keyring = Keyring(Keys(Database(Settings(database_url="postgresql://127.0.0.1:1/x"))), "b" * 20)
     grant = await keyring.grant("b" * 20)
-    assert (grant.caller.tenant, grant.caller.key_id) == ("default", None)
+    assert (grant.caller.tenant, grant.caller.key_id) == ("default", "bootstrap")
     assert grant.caller.scopes >= {"infer", "jobs", "metrics"}
     with pytest.raises(ProblemError) as refused:
         await keyring.grant("another key")

@@ -34,31 +34,56 @@ def test_a_child_reads_the_same_settings():
     ("environ", "word"),
     [
         ({"POINTBOX_PORT": "many"}, "POINTBOX_PORT"),
-        ({"POINTBOX_PORT": "70000"}, "port"),
+        ({"POINTBOX_PORT": "70000"}, "^POINTBOX_PORT must be between 0 and 65535"),
         ({"POINTBOX_MODE": "fast"}, "pipelined"),
-        ({"POINTBOX_MAX_BATCH": "0"}, "max_batch"),
+        ({"POINTBOX_MAX_BATCH": "0"}, "^POINTBOX_MAX_BATCH must be greater than 0"),
         ({"POINTBOX_DTYPE": "int4"}, "float32, bfloat16, float16"),
         ({"POINTBOX_ADAPTER": "cats"}, "name=folder, not 'cats'"),
         ({"POINTBOX_ADAPTER": "=/folder"}, "name=folder, not '=/folder'"),
         ({"POINTBOX_ADAPTER": "a=/x,a=/y"}, "the name 'a' twice"),
-        ({"POINTBOX_ADAPTER": "a=/x", "POINTBOX_MODEL": "tiny,other"}, "adapter is for one model"),
-        ({"POINTBOX_REVISION": "main", "POINTBOX_MODEL": "tiny,other"}, "revision is for one model"),
-        ({"POINTBOX_MODEL": " , "}, "model"),
-        ({"POINTBOX_BATCH_SHARE": "1.5"}, "batch_share"),
+        ({"POINTBOX_ADAPTER": "a=/x", "POINTBOX_MODEL": "tiny,other"}, "^POINTBOX_ADAPTER is for one model"),
+        (
+            {"POINTBOX_REVISION": "main", "POINTBOX_MODEL": "tiny,other"},
+            "^POINTBOX_REVISION is for one model",
+        ),
+        ({"POINTBOX_MODEL": " , "}, "^POINTBOX_MODEL must name a model$"),
+        ({"POINTBOX_BATCH_SHARE": "1.5"}, "^POINTBOX_BATCH_SHARE must be at most 1"),
         ({"POINTBOX_KV_MEMORY": "lots"}, "POINTBOX_KV_MEMORY must be a number of bytes, such as 512M or 2G"),
-        ({"POINTBOX_KV_MEMORY": "0"}, "kv_memory"),
+        ({"POINTBOX_KV_MEMORY": "0"}, "^POINTBOX_KV_MEMORY must"),
         ({"POINTBOX_REDIS_URL": "localhost:6379"}, "redis://"),
-        ({"POINTBOX_REDIS_URL": "redis://host:port"}, "redis_url"),
-        ({"POINTBOX_NAMESPACE": "a:b"}, "namespace"),
-        ({"POINTBOX_TENANT_QUEUE_BYTES": "1000"}, "tenant_queue_bytes"),
-        ({"POINTBOX_DEFAULT_TIMEOUT_S": "nan"}, "default_timeout_s"),
-        ({"POINTBOX_MAX_TIMEOUT_S": "5"}, "default_timeout_s"),
+        ({"POINTBOX_REDIS_URL": "redis://host:port"}, "^POINTBOX_REDIS_URL cannot"),
+        ({"POINTBOX_NAMESPACE": "a:b"}, "^POINTBOX_NAMESPACE must"),
+        (
+            {"POINTBOX_TENANT_QUEUE_BYTES": "1000"},
+            "TENANT_QUEUE_BYTES must be at least POINTBOX_BODY_LIMIT_BYTES",
+        ),
+        ({"POINTBOX_DEFAULT_TIMEOUT_S": "nan"}, "^POINTBOX_DEFAULT_TIMEOUT_S must"),
+        (
+            {"POINTBOX_MAX_TIMEOUT_S": "5"},
+            "^POINTBOX_DEFAULT_TIMEOUT_S must be at most POINTBOX_MAX_TIMEOUT_S$",
+        ),
     ],
 )
 def test_a_wrong_value_is_named_in_one_line(environ, word):
     with pytest.raises(SettingsError, match=word) as caught:
         Settings.load(environ)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"kv_memory": "lots"}, "--kv-memory must be a number of bytes"),
+        ({"kv_memory": "0"}, "--kv-memory must be greater than 0"),
+        ({"port": 70_000}, "--port must be between"),
+        ({"max_batch": 0}, "--max-batch must be greater"),
+        ({"dtype": "int4"}, "--dtype must be one of"),
+        ({"adapter": "a=/x", "model": "tiny,other"}, "--adapter is for one model"),
+    ],
+)
+def test_a_wrong_flag_is_named_as_it_is_typed(flags, says):
+    with pytest.raises(SettingsError, match=f"^{says}"):
+        Settings.load({}, **flags)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_the_api_never_imports_torch() -> None:
 
 
 def test_the_api_needs_a_redis() -> None:
-    with pytest.raises(SettingsError, match="redis_url"):
+    with pytest.raises(SettingsError, match=r"^POINTBOX_REDIS_URL must be set"):
         create_app(Settings())
 
 

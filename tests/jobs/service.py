@@ -39,7 +39,9 @@ class Jobs:
         return keys
 
     async def submit(self, **changes: Any) -> httpx.Response:
-        return await self.api.client.post("/v1/jobs", json=ASKED | changes)
+        """`...` takes a field away."""
+        asked = {name: value for name, value in (ASKED | changes).items() if value is not ...}
+        return await self.api.client.post("/v1/jobs", json=asked)
 
     async def show(self, job: str) -> dict[str, Any]:
         return (await self.api.client.get(f"/v1/jobs/{job}")).json()  # type: ignore[no-any-return]

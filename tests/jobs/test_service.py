@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.jobs.opening import jobs_beside
-from app.settings import Settings, SettingsError
+from app.settings import Settings
 from tests.access.serving import serving
 from tests.admission.fakes import until
 from tests.jobs.service import ASKED, Jobs
@@ -138,6 +138,13 @@ async def test_a_long_listing_keeps_its_job(jobs: Jobs, monkeypatch: pytest.Monk
         ({"source": {"store": "in", "endpoint": "http://127.0.0.1"}}, "source.endpoint"),
         ({"source": {"store": "in", "access_key": "x"}}, "source.access_key"),
         ({"source": "s3://bucket/x"}, "source"),
+        ({"source": {"prefix": "x"}}, "source.store"),
+        ({"out": ...}, "out"),
+        ({"source": {"store": "in", "manifest": "../x.jsonl"}}, "source.manifest"),
+        ({"source": {"store": "in", "manifest": "/etc/x.csv"}}, "source.manifest"),
+        ({"source": {"store": "in", "manifest": ""}}, "source.manifest"),
+        ({"source": {"store": "in", "manifest": "a/"}}, "source.manifest"),
+        ({"source": {"store": "in", "prefix": "a\0b"}}, "source.prefix"),
         ({"objects": []}, "objects"),
         ({"objects": [" "]}, "objects"),
         ({"max_objects": 0}, "max_objects"),
@@ -193,26 +200,34 @@ async def test_a_key_without_the_scope_has_no_jobs(settings: Settings, tmp_path:
         assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")
 
 
+async def test_a_model_that_nobody_serves_is_refused(jobs: Jobs) -> None:
+    answer = await jobs.submit(model="no-such-model")
+    assert (answer.status_code, answer.json()["type"]) == (404, "/problems/unknown-model")
+    assert answer.json()["field"] == "model"
+    assert answer.json()["detail"] == "There is no model 'no-such-model'; there is tiny."
+    assert (await jobs.submit(model="tiny")).status_code == 201
+
+
 @pytest.mark.parametrize(
-    ("stores", "reason"),
+    ("path", "field"),
     [
-        ("{", "JSON object"),
-        ('{"a": {}}', "url"),
-        ("no/such/file", "cannot be read"),
-        ('{"a": {"url": "x", "secret": "y"}}', "secret"),
-        ('{"a": {"url": "gs://bucket"}}', "a: gs://bucket is neither a folder nor s3://bucket/prefix"),
-        ('{"a": {"url": "s3://"}}', "neither a folder nor"),
-        ('{"a": {"url": "s3://b", "endpoint": "localhost:1"}}', "a: s3://b/ cannot be reached like this"),
-        ('{"a": {"url": "s3://b", "endpoint": "http://127.0.0.1:1"}}', '"allow_http": true'),
-        (
-            '{"a": {"url": "s3://b", "access_key_env": "NOT_SET"}}',
-            "the environment variable NOT_SET is not set",
-        ),
+        ("?limit=0", "limit"),
+        ("?limit=101", "limit"),
+        ("?limit=x", "limit"),
+        ("?limit=", "limit"),
+        ("?limit=2&limit=3", "limit"),
+        ("?before=x&colour=red", "colour"),
+        ("?state=x", "state"),
+        ("/x/results?shard=x", "shard"),
+        ("/x/results?shard=-1", "shard"),
+        ("/x/errors?shard=1.5", "shard"),
+        ("/x/errors?page=1", "page"),
+        ("/x?verbose=1", "verbose"),
     ],
 )
-async def test_stores_that_cannot_be_used(
-    settings: Settings, tmp_path: Path, stores: str, reason: str
-) -> None:
-    with pytest.raises(SettingsError, match=f"^stores.*{reason}"):
-        async with jobs_beside(replace(settings, data_dir=str(tmp_path), stores=stores), asyncio.Event()):
-            pass
+async def test_query_parameters_that_cannot_be_meant(jobs: Jobs, path: str, field: str) -> None:
+    answer = await jobs.api.client.get(f"/v1/jobs{path}")
+    document = answer.json()
+    assert (answer.status_code, document["type"]) == (422, "/problems/invalid-request")
+    assert document["field"] == field
+    assert field in document["detail"]

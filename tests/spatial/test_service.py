@@ -86,6 +86,9 @@ class Queue:
         mine = WorkerModel(name="mine", family="x", revision="0", tasks=tasks, workers=1, capacity=8, load=0)
         return [mine, *self.others] if self.alive else []
 
+    async def known_models(self) -> set[str]:
+        return {"mine"}
+
     async def submit(self, *, model: str, **_: Any) -> Ticket:
         self.asked.append(model)
         if model != "mine":

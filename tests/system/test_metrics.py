@@ -26,7 +26,9 @@ async def api(settings: Settings) -> AsyncIterator[Api]:
 def read(response: httpx.Response) -> dict[str, float]:
     """`name{label values}` -> value."""
     assert response.status_code == 200
-    assert response.headers["content-type"].startswith("text/plain")
+    kind, _, charset = response.headers["content-type"].partition("; charset=")
+    assert kind.startswith("text/plain; version=")
+    assert charset == "utf-8"
     return {
         f"{sample.name}{{{','.join(value for label, value in sorted(sample.labels.items()))}}}": sample.value
         for family in text_string_to_metric_families(response.text)

@@ -187,6 +187,7 @@ def test_the_page_needs_no_key_and_lets_nothing_in(locked_url: str) -> None:
     assert "http" not in policy
     again = httpx.get(f"{locked_url}/", headers={"if-none-match": page.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
-    assert httpx.head(f"{locked_url}/assets/main.js").headers["content-type"].startswith("text/javascript")
+    for path, kind in (("/", "text/html"), ("/assets/main.js", "text/javascript")):
+        assert httpx.head(f"{locked_url}{path}").headers["content-type"] == f"{kind}; charset=utf-8"
     for path in ("assets/none.js", "assets/../controllers.py", "assets/%2e%2e/controllers.py"):
         assert httpx.get(f"{locked_url}/{path}").status_code == 404

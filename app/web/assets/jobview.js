@@ -42,6 +42,7 @@ export class JobView {
     $("job-counts").textContent = countsOf(job) || waiting(job);
     $("job-reason").textContent = job.reason;
     $("job-reason").hidden = !job.reason;
+    $("job-reason").className = isOpen(job) ? "notice" : "wrong";
     this.offer("cancel", isOpen(job));
     this.offer("resume", job.state === "failed" || job.state === "cancelled");
     for (const what of ["results", "errors"]) {

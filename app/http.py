@@ -1,0 +1,79 @@
+"""How requests are read off the wire: uvicorn's protocol, with a limit and with problem documents.
+
+What is not HTTP, or has a head without end, never reaches the application, so it is refused here.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.problems import MEDIA_TYPE, ProblemError
+
+HEAD_BYTES = 65_536
+"""Of the URL and the header fields of a request, together."""
+UNREAD_BYTES = 512 * 1024
+"""That may come for a head before it is whole: also the end of the request before it, which came with it."""
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """For uvicorn's `http`; one per connection."""
+
+    _head_bytes = 0
+    _received = 0
+    _in_head = False
+    _too_long = False
+
+    def on_message_begin(self) -> None:
+        """Called by the parser, like all that follow, with what it found."""
+        super().on_message_begin()
+        self._head_bytes, self._received, self._in_head = 0, 0, True
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """The parser keeps a field until it is whole, so an endless one is noticed by what came for it."""
+        super().data_received(data)
+        if self._in_head and not self.transport.is_closing():
+            self._received += len(data)
+            if self._received > UNREAD_BYTES:
+                self._too_long = True
+                self.send_400_response("")
+
+    def send_400_response(self, msg: str) -> None:
+        """Instead of uvicorn's plain text."""
+        detail, status = "This is no HTTP request that can be read.", 400
+        if self._too_long:
+            detail = (
+                f"The URL and the headers are longer than the {HEAD_BYTES:,} bytes that this server reads."
+            )
+            status = 431
+        request_id = uuid.uuid4().hex
+        problem = ProblemError("invalid-request", detail, status=status)
+        content = msgspec.json.encode(problem.document(request_id))
+        reason = "Bad Request" if status == 400 else "Request Header Fields Too Large"
+        head = (
+            f"HTTP/1.1 {status} {reason}\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {len(content)}\r\n"
+            f"x-request-id: {request_id}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + content)
+        self.transport.close()
+
+    def _count(self, size: int) -> None:
+        """Raises ValueError, which ends the parsing."""
+        self._head_bytes += size
+        if self._head_bytes > HEAD_BYTES:
+            self._too_long = True
+            raise ValueError("the head is too long")
