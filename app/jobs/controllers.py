@@ -28,6 +28,7 @@ from app.strict_json import decode_json
 
 LINES = "application/x-ndjson"
 _COMMON = ("not-found", "unavailable", *ACCESS_PROBLEMS)
+_PICTURE = ("image-too-large", "invalid-image", "unsupported-media")
 _SUBMITTING = (
     "invalid-request",
     "invalid-phrase",
@@ -180,7 +181,7 @@ class JobController(Controller):
         "/{job_id:str}/samples/{number:int}",
         summary="The picture of a sample",
         operation_class=PictureOperation,
-        responses=problem_responses("image-too-large", "invalid-image", "unsupported-media", *_COMMON),
+        responses=problem_responses("invalid-request", *_PICTURE, *_COMMON),
     )
     async def picture(
         self, request: Request[Any, Any, Any], state: State, job_id: _JobId, number: _Number
@@ -198,7 +199,10 @@ class StoreController(Controller):
     guards = (only_known_parameters,)
     opt: ClassVar = {NEEDS: "jobs"}
 
-    @get(summary="The stores that the tenant may name", responses=problem_responses(*_COMMON))
+    @get(
+        summary="The stores that the tenant may name",
+        responses=problem_responses("invalid-request", *_COMMON),
+    )
     async def stores(self, request: Request[Any, Any, Any], state: State) -> StoreList:
         """By name; where they are is not told."""
         return _service(state).stores(caller_of(request))

@@ -62,7 +62,7 @@ async def test_samples_of_every_shard(running: Jobs) -> None:
     for unknown in (-1, 4, 999, 10**40):  # the first shard has four results, of five images
         answer = await running.api.client.get(f"/v1/jobs/{job}/samples/{unknown}")
         assert (answer.status_code, answer.json()["type"]) == (404, "/problems/not-found")
-    assert (await running.api.client.get(f"/v1/jobs/{job}/samples", params={"limit": 51})).status_code == 400
+    assert (await running.api.client.get(f"/v1/jobs/{job}/samples", params={"limit": 51})).status_code == 422
 
 
 async def test_a_picture_is_upright_and_small(running: Jobs) -> None:
@@ -126,7 +126,7 @@ async def test_errors_by_the_page(running: Jobs) -> None:
     last = await running.lines(job, "errors", shard=2, offset=1)
     assert last == (await running.lines(job, "errors", shard=2))[1:]
     refused = await running.api.client.get(f"/v1/jobs/{job}/errors", params={"limit": 0})
-    assert refused.status_code == 400
+    assert refused.status_code == 422
 
 
 async def test_the_stores_that_may_be_named(jobs: Jobs) -> None:

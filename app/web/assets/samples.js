@@ -6,7 +6,7 @@ import { element } from "./element.js";
 import { markOf, tagOf } from "./mark.js";
 import { Results } from "./results.js";
 import { Stage } from "./stage.js";
-import { countOf } from "./words.js";
+import { countOf, isOpen } from "./words.js";
 
 const SHOWN = 12;
 const $ = (id) => document.getElementById(id);
@@ -16,7 +16,8 @@ export class Samples {
   constructor() {
     this.job = null;
     this.samples = [];
-    this.pictures = new Map(); // number -> Promise of a Blob
+    this.items = new Map(); // by the number of a sample, for as long as its job is shown
+    this.pictures = new Map(); // Blobs; null: it could not be had
     this.large = new Large((step) => this.step(step));
   }
 
@@ -24,8 +25,9 @@ export class Samples {
   start(job) {
     this.job = job.id;
     this.samples = [];
+    this.items.clear();
     this.pictures.clear();
-    this.seen = 0;
+    this.seen = "";
     $("samples").replaceChildren();
     $("samples-note").textContent = "";
     $("legend").replaceChildren(...job.request.objects.map((phrase, index) => {
@@ -34,23 +36,22 @@ export class Samples {
     }));
   }
 
-  /** Asks for samples where there are more results than at the last time. Throws a Problem. */
+  /** Asks for samples where there may be more, or, at the end of the job, better spread ones. Throws a Problem. */
   async refresh(job) {
-    const { done, errors } = job.progress;
-    if (done - errors === this.seen) return;
+    const results = job.progress.done - job.progress.errors;
+    const now = `${results} ${isOpen(job)}`;
+    if (now === this.seen || !results || (isOpen(job) && this.samples.length === SHOWN)) return;
     const { samples } = await (await call(`v1/jobs/${job.id}/samples?limit=${SHOWN}`)).json();
     if (job.id !== this.job) return;
-    this.seen = done - errors;
-    const same = samples.length === this.samples.length && samples.every(({ number }, at) => number === this.samples[at].number);
-    if (!same) this.show(samples);
-    $("samples-note").textContent = samples.length ? "" : "They come once the first part of the job is written.";
-  }
-
-  show(samples) {
-    const before = this.samples;
-    const kept = new Map([...$("samples").children].map((item, at) => [before[at].number, item]));
+    this.seen = now;
     this.samples = samples;
-    $("samples").replaceChildren(...samples.map((sample) => kept.get(sample.number) ?? this.item(sample)));
+    for (const sample of samples) {
+      if (!this.items.has(sample.number)) this.items.set(sample.number, this.item(sample));
+    }
+    const items = samples.map(({ number }) => this.items.get(number));
+    const shown = [...$("samples").children];
+    if (items.length !== shown.length || items.some((item, at) => item !== shown[at])) $("samples").replaceChildren(...items);
+    $("samples-note").textContent = samples.length ? "" : "They come once the first part of the job is written.";
     this.load();
   }
 
@@ -72,23 +73,33 @@ export class Samples {
   /** One after the other: a key may allow few requests at a time. */
   async load() {
     const { job, samples } = this;
-    for (const [at, sample] of samples.entries()) {
+    for (const { number } of samples) {
       if (this.job !== job || this.samples !== samples) return;
-      if (this.pictures.has(sample.number)) continue;
-      const item = $("samples").children[at];
+      if (this.pictures.has(number)) continue;
+      const place = this.items.get(number).querySelector(".mat");
+      const picture = await this.picture(job, number, place);
+      if (this.items.get(number)?.contains(place) !== true) return; // another job is shown meanwhile
+      this.pictures.set(number, picture);
+      if (picture === null) continue;
+      const image = place.querySelector("img");
+      image.addEventListener("load", () => URL.revokeObjectURL(image.src), { once: true });
+      image.src = URL.createObjectURL(picture);
+    }
+  }
+
+  /** A picture, or null and words in its place. */
+  async picture(job, number, place) {
+    for (;;) {
       try {
-        const response = await call(`v1/jobs/${job}/samples/${sample.number}`);
-        const picture = await response.blob();
-        if (this.job !== job) return;
-        this.pictures.set(sample.number, picture);
-        const image = item.querySelector("img");
-        image.addEventListener("load", () => URL.revokeObjectURL(image.src), { once: true });
-        image.src = URL.createObjectURL(picture);
+        return await (await call(`v1/jobs/${job}/samples/${number}`)).blob();
       } catch (problem) {
-        if (!(problem instanceof Problem)) throw problem;
-        if (this.job !== job) return;
-        item.querySelector(".mat").replaceChildren(element("span", { className: "hint", textContent: problem.message }));
-        if (problem.status === 429) await new Promise((ready) => setTimeout(ready, 1000 * (problem.retryAfter ?? 1)));
+        if (problem.status === 429) {
+          await new Promise((ready) => setTimeout(ready, 1000 * (problem.retryAfter ?? 1)));
+          continue;
+        }
+        const words = problem instanceof Problem ? problem.message : "The connection broke.";
+        place.replaceChildren(element("span", { className: "hint", textContent: words }));
+        return null;
       }
     }
   }
@@ -124,14 +135,14 @@ class Large {
     });
   }
 
-  /** `picture` may be missing. */
+  /** `picture` may be missing: it is not there yet, or cannot be had. */
   async show(sample, picture) {
     $("large-title").textContent = sample.key;
     if (!$("large").open) $("large").showModal();
     this.chosen = null;
     this.sample = sample;
     this.results.start(sample.phrases.map(({ object }) => object));
-    if (picture === undefined) {
+    if (!picture) {
       this.stage.clear();
       this.stage.blank("This picture cannot be shown.");
       this.stage.setShape(sample.image.width / sample.image.height);
