@@ -21,6 +21,7 @@ from app.admission.scripts import prefix
 from app.admission.worker_queue import report_gone
 from app.child import CannotTell, Child, GaveUp, Recipe
 from app.jobs.opening import check_stores
+from app.problems import ProblemError
 from app.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -43,19 +44,20 @@ class Commands:
 def run_serve(settings: Settings, commands: Commands | None = None) -> int:
     """Runs until SIGINT, SIGTERM or SIGHUP. Returns the exit status.
 
-    0 after an orderly end; 2 when a child says that the settings cannot work; 1 when one cannot be kept alive
-    or the port is taken.
+    0 after an orderly end; 2 when a child says that the settings cannot work; 1 when one cannot be kept
+    alive.
 
     Raises:
         SettingsError: the stores cannot be used.
+        ProblemError: the port is taken.
     """
     logs.configure(settings.log_level, "serve")
     check_stores(settings)
     try:
         settings = replace(settings, port=_claim_port(settings.host, settings.port))
     except OSError as error:
-        print(f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}.", file=sys.stderr)
-        return 1
+        detail = f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}."
+        raise ProblemError("unavailable", detail) from None
     return asyncio.run(_Service(settings, commands or Commands()).run())
 
 
@@ -160,7 +162,7 @@ def _status(results: list[BaseException | None]) -> int:
     status = 0
     for result in results:
         if isinstance(result, GaveUp):
-            print(result, file=sys.stderr)
+            print(f"pointbox: {result}", file=sys.stderr)
             status = max(status, result.status)
         elif result is not None:
             raise result

@@ -163,13 +163,15 @@ async def test_valkey_dies_and_the_service_recovers():
 async def test_a_worker_that_never_gets_ready_ends_the_service():
     with service(fake("serve-broken")) as running:
         assert await running.exit_status() == 1
-        assert "The engine worker ended 5 times without ever being ready; giving up." in running.text
+        assert (
+            "pointbox: The engine worker ended 5 times without ever being ready; giving up." in running.text
+        )
 
 
 async def test_a_worker_that_says_the_settings_are_wrong_ends_the_service_at_once():
     with service(fake("serve-misconfigured")) as running:
         assert await running.exit_status() == 2
-        assert "The engine worker cannot start." in running.text
+        assert "pointbox: The engine worker cannot start." in running.text
 
 
 def test_a_port_in_use_is_one_clear_line():
@@ -180,7 +182,7 @@ def test_a_port_in_use_is_one_clear_line():
         command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=False)
     assert ended.returncode == 1
-    assert ended.stderr.strip() == f"Cannot listen on 127.0.0.1:{port}: Address already in use."
+    assert ended.stderr.strip() == f"pointbox: Cannot listen on 127.0.0.1:{port}: Address already in use."
 
 
 async def wait_for_load(client, load):
