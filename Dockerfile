@@ -9,6 +9,7 @@ COPY app ./app
 COPY bench ./bench
 COPY engine ./engine
 COPY grammars ./grammars
+COPY sdk ./sdk
 COPY alembic ./alembic
 
 FROM source AS build-cpu

@@ -8,6 +8,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ import structlog
 
 DEATHS = 5
 PROBE_S = 0.1
+WATCH_S = 1.0
+"""Between two looks at a process that has been ready."""
 USAGE_ERROR = 2
 """A child that exits so has said why on stderr; starting it again would not help."""
 
@@ -29,6 +32,10 @@ class GaveUp(Exception):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+
+class CannotTell(Exception):
+    """Whether a process does its work is not to be known now, and that is not its fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,8 @@ class Child:
     Args:
         title: for messages.
         recipe: called for each start.
-        probe: whether the process does its work; may raise OSError for "no".
+        probe: whether the process does its work; may raise OSError for "no", and CannotTell.
+        stall_s: a process that was ready and for so long does not do its work is killed, and started again.
         on_death: told the name of the recipe whose process ended.
     """
 
@@ -59,6 +67,7 @@ class Child:
         title: str,
         recipe: Callable[[], Recipe],
         probe: Callable[[Recipe], Awaitable[bool]],
+        stall_s: float,
         on_death: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self.title = title
@@ -66,6 +75,7 @@ class Child:
         """Set while the present process does its work."""
         self._recipe = recipe
         self._probe = probe
+        self._stall_s = stall_s
         self._on_death = on_death
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
@@ -110,26 +120,44 @@ class Child:
         self._process = process
         if self._stopping:
             process.kill()
-        probing = asyncio.create_task(self._probe_until_ready(recipe))
+        watching = asyncio.create_task(self._watch(recipe, process))
         try:
             status = await process.wait()
         finally:
-            probing.cancel()
+            watching.cancel()
             was_ready = self.ready.is_set()
             self.ready.clear()
         return status, was_ready or await self._passes(recipe)
 
-    async def _probe_until_ready(self, recipe: Recipe) -> None:
+    async def _watch(self, recipe: Recipe, process: asyncio.subprocess.Process) -> None:
+        """Says when it is ready. One that is stopped, or whose loop is blocked, does not end by itself."""
         while not await self._passes(recipe):
             await asyncio.sleep(PROBE_S)
         self.ready.set()
+        silent_since: float | None = None  # by looks that were taken: this process may have been stopped, too
+        while not self._stopping:
+            await asyncio.sleep(WATCH_S)
+            now = time.monotonic()
+            if await self._passes(recipe, unless_told=True):
+                silent_since = None
+            elif silent_since is None:
+                silent_since = now
+            elif now > silent_since + self._stall_s and not self._stopping:
+                log.error("child does not answer and is killed", child=self.title, silent_s=self._stall_s)
+                process.kill()
+                return
 
-    async def _passes(self, recipe: Recipe) -> bool:
-        """A process may have been ready and died between two probes, if its probe still tells."""
+    async def _passes(self, recipe: Recipe, unless_told: bool = False) -> bool:
+        """A process may have been ready and died between two probes, if its probe still tells.
+
+        unless_told: what to take for the answer where the probe cannot tell.
+        """
         try:
             return await self._probe(recipe)
         except OSError:
             return False
+        except CannotTell:
+            return unless_told
 
     def _pause(self, status: int, was_ready: bool) -> float:
         """How long to wait before the next start."""

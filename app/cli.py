@@ -1,4 +1,4 @@
-"""The `pointbox` command. Whatever a person gets wrong is one line on stderr and exit code 2."""
+"""The `pointbox` command. Whatever goes wrong is one line on stderr; exit code 2: the caller can mend it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from app.access.commands import db, keys
 from app.benchmarks import bench
@@ -50,6 +50,11 @@ class Options:
         Write the picture with the answer drawn on it.
     max_objects
         Stop after this many for each phrase.
+    min_score
+        Leave out what is below, 0 to 1.
+    region
+        x_min,y_min,x_max,y_max: answers lie wholly inside; the image is not cropped. Fractions of it, or its
+        pixels with --pixels.
     pixels
         Coordinates in pixels instead of fractions.
     dedupe
@@ -72,6 +77,8 @@ class Options:
     json: Annotated[bool, Parameter(negative="")] = False
     draw: Path | None = None
     max_objects: int = 50
+    min_score: float = 0.0
+    region: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
     pixels: Annotated[bool, Parameter(negative="")] = False
     dedupe: Literal["on", "off"] = "on"
     device: str | None = None
@@ -202,24 +209,45 @@ def worker(*, model: str | None = None, engine: EngineFlags | None = None) -> in
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command and exit: 0, 1 when the service failed, 2 when the caller can mend it."""
+    """Run the command and exit: 0, 1 for what failed, 2 for what the caller can mend."""
     try:
         status = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
     except ProblemError as problem:
-        status = _complain(as_flags(problem.detail), 1 if problem.status == 500 else 2)
+        status = _complain(as_flags(problem.detail), 1 if problem.status >= 500 else 2)
+    except MissingArgumentError as error:
+        status = _complain(f"{error} {_hint(error)}", 2)
     except (SettingsError, CycloptsError) as error:
         status = _complain(str(error), 2)
     except KeyboardInterrupt:
         status = 130
     except BrokenPipeError:  # whoever read our output has enough of it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _end_output()
         status = 1
+    except OSError as error:  # no room left, or a disk that broke
+        _end_output()
+        status = _complain(error.strerror or str(error), 1)
     sys.exit(status if isinstance(status, int) else 0)
 
 
 def _complain(message: str, status: int) -> int:
     print(f"pointbox: {' '.join(message.split())}", file=sys.stderr)
     return status
+
+
+def _hint(error: MissingArgumentError) -> str:
+    """Phrases take all words that follow, so a source behind them is not seen as one."""
+    missing = error.argument and error.argument.field_info.name
+    return (
+        "Put it before --detect and --point, which take all words after them as phrases."
+        if missing == "source"
+        else ""
+    )
+
+
+def _end_output() -> None:
+    """What is left of it goes nowhere, so that the interpreter does not fail on it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

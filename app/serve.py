@@ -9,7 +9,6 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 
 import structlog
@@ -20,8 +19,9 @@ from app.admission.embedded import Embedded, free_port
 from app.admission.registry import by_model, is_live, workers
 from app.admission.scripts import prefix
 from app.admission.worker_queue import report_gone
-from app.child import Child, GaveUp, Recipe
+from app.child import CannotTell, Child, GaveUp, Recipe
 from app.jobs.opening import check_stores
+from app.problems import ProblemError
 from app.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -44,19 +44,20 @@ class Commands:
 def run_serve(settings: Settings, commands: Commands | None = None) -> int:
     """Runs until SIGINT, SIGTERM or SIGHUP. Returns the exit status.
 
-    0 after an orderly end; 2 when a child says that the settings cannot work; 1 when one cannot be kept alive
-    or the port is taken.
+    0 after an orderly end; 2 when a child says that the settings cannot work; 1 when one cannot be kept
+    alive.
 
     Raises:
         SettingsError: the stores cannot be used.
+        ProblemError: the port is taken.
     """
     logs.configure(settings.log_level, "serve")
     check_stores(settings)
     try:
         settings = replace(settings, port=_claim_port(settings.host, settings.port))
     except OSError as error:
-        print(f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}.", file=sys.stderr)
-        return 1
+        detail = f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}."
+        raise ProblemError("unavailable", detail) from None
     return asyncio.run(_Service(settings, commands or Commands()).run())
 
 
@@ -69,8 +70,9 @@ class _Service:
         self._redis = producer(self._settings.redis_url or "")
         self._signals = 0
         self._stop = asyncio.Event()
+        stall_s = settings.stall_s
         self._children: list[Child] = [
-            Child("API", lambda: self._api(commands.api), lambda _: _answers(settings, "/livez")),
+            Child("API", lambda: self._api(commands.api), lambda _: _answers(settings, "/livez"), stall_s),
             *(
                 self._worker(commands.worker, model)
                 for model in settings.models
@@ -79,7 +81,7 @@ class _Service:
         ]
         if embedded is not None:
             recipe = Recipe(embedded.command, {}, embedded.config, quiet=True)
-            self._children.append(Child("embedded Valkey", lambda: recipe, lambda _: self._pings()))
+            self._children.append(Child("embedded Valkey", lambda: recipe, lambda _: self._pings(), stall_s))
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -136,13 +138,20 @@ class _Service:
 
         several = len(self._settings.models) > 1
         title = f"engine worker of {model}" if several else "engine worker"
-        return Child(title, recipe, self._registered, self._report)
+        return Child(title, recipe, self._registered, self._settings.stall_s, self._report)
 
     async def _registered(self, recipe: Recipe) -> bool:
-        return await _reached(is_live(self._redis, self._settings.namespace, recipe.name))
+        """By its heartbeat. Raises CannotTell while Redis is away: no worker can be heard then."""
+        try:
+            return await is_live(self._redis, self._settings.namespace, recipe.name)
+        except REDIS_ERRORS as error:
+            raise CannotTell from error
 
     async def _pings(self) -> bool:
-        return await _reached(self._redis.ping())
+        try:
+            return bool(await self._redis.ping())
+        except REDIS_ERRORS:
+            return False
 
     async def _report(self, worker_id: str) -> None:
         with contextlib.suppress(*REDIS_ERRORS):  # then the lease ends it
@@ -153,18 +162,11 @@ def _status(results: list[BaseException | None]) -> int:
     status = 0
     for result in results:
         if isinstance(result, GaveUp):
-            print(result, file=sys.stderr)
+            print(f"pointbox: {result}", file=sys.stderr)
             status = max(status, result.status)
         elif result is not None:
             raise result
     return status
-
-
-async def _reached(answer: Awaitable[bool]) -> bool:
-    try:
-        return bool(await answer)
-    except REDIS_ERRORS:
-        return False
 
 
 def _claim_port(host: str, port: int) -> int:

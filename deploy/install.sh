@@ -6,4 +6,4 @@ folder=$1
 python3 -m venv "$folder"
 "$folder/bin/python" -m pip install --no-cache-dir --disable-pip-version-check \
     ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} torch==2.13.0
-"$folder/bin/python" -m pip install --no-cache-dir --disable-pip-version-check -c constraints.txt '.[otel]'
+"$folder/bin/python" -m pip install --no-cache-dir --disable-pip-version-check -c constraints.txt ./sdk '.[otel]'

@@ -55,7 +55,7 @@ def main() -> None:
             path = OUT / f"{Path(name).stem}-{task}.png"
             answer = read(task, body)
             with Image.open(HERE / name) as picture:
-                draw_answer(picture, answer, pixels=False).save(path)
+                draw_answer(picture, answer).save(path)
             print(f"drawn: {path.relative_to(OUT.parent)}")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import App, Parameter
 
+from app.problems import ProblemError
 from app.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -99,8 +100,11 @@ def revoke(key: str, /) -> int:
     """
     from app.access.keys import Keys
 
+    began = datetime.datetime.now(datetime.UTC)
     row = _with_database(lambda database: Keys(database).revoke(key))
-    print(f"Key {row.prefix} of tenant {row.tenant} is revoked.")
+    ended = row.revoked_at
+    when = f"was revoked already, on {ended:%Y-%m-%d}" if ended and ended < began else "is revoked"
+    print(f"Key {row.prefix} of tenant {row.tenant} {when}.")
     return 0
 
 
@@ -132,7 +136,7 @@ def upgrade() -> int:
 
 
 def _with_database(work: Callable[[Database], Awaitable[T]], prepared: bool = True) -> T:
-    """What `work` returns. Raises SettingsError for whatever its caller can mend."""
+    """What `work` returns. Raises SettingsError for whatever its caller can mend, ProblemError otherwise."""
     from app.access.keys import KeyFault
     from app.db.database import DATABASE_ERRORS, Database
     from app.db.migrations import prepare
@@ -151,11 +155,11 @@ def _with_database(work: Callable[[Database], Awaitable[T]], prepared: bool = Tr
     except KeyFault as fault:
         raise SettingsError(str(fault)) from None
     except DATABASE_ERRORS as error:
-        raise SettingsError(f"the database cannot be used: {type(error).__name__}") from None
+        raise ProblemError("unavailable", f"the database cannot be used: {type(error).__name__}") from None
 
 
 def _duration(text: str) -> datetime.timedelta:
     found = _DURATION.fullmatch(text)
     if not found or not int(found[1]):
-        raise SettingsError(f"expires must look like 90d, 12h or 30m, not {text!r}")
+        raise SettingsError(f"--expires must look like 90d, 12h or 30m, not {text!r}")
     return datetime.timedelta(**{_UNITS[found[2]]: int(found[1])})

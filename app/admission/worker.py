@@ -6,20 +6,19 @@ import asyncio
 import gc
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import structlog
+import uvloop
 
 from app import logs, tracing
 from app.admission.execution import EngineDied, EngineLike
 from app.admission.feeder import Feeder
-from app.child import USAGE_ERROR
 from app.jobs.opening import check_stores, jobs_beside
 from app.setting_names import as_flags
-from app.settings import Settings
+from app.settings import Settings, SettingsError
 
 CLOSE_S = 5.0
 
@@ -30,16 +29,14 @@ def run_worker(settings: Settings) -> int:
     """Serves requests until SIGTERM or SIGINT. Returns the exit status: 0 after an orderly end.
 
     Raises:
-        SettingsError: the stores or the database of jobs cannot be used.
+        SettingsError: no worker can run with these settings; starting it again would not help.
     """
     if settings.redis_url is None:
-        print("A worker needs POINTBOX_REDIS_URL.", file=sys.stderr)
-        return USAGE_ERROR
+        raise SettingsError("POINTBOX_REDIS_URL must be set: a worker takes its requests from there")
     logs.configure(settings.log_level, "worker")
     tracing.configure("worker")
     if len(settings.models) > 1:
-        print("A worker serves one model: start one for each.", file=sys.stderr)
-        return USAGE_ERROR
+        raise SettingsError("--model must name one: start a worker for each")
     threading.excepthook = _end_process
     from app.intake.decode import decode
     from engine.engine import Engine
@@ -50,10 +47,9 @@ def run_worker(settings: Settings) -> int:
 
     check_stores(settings)
     try:
-        asyncio.run(work(settings, load, decode))
+        uvloop.run(work(settings, load, decode))
     except EngineError as error:  # the model, the device or a limit cannot be had
-        print(as_flags(str(error)), file=sys.stderr)
-        return USAGE_ERROR
+        raise SettingsError(as_flags(str(error))) from None
     except EngineDied as error:
         log.error("the engine ended", error=str(error))
         return 1

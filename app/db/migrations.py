@@ -86,7 +86,12 @@ async def _file_of(database: Database) -> AsyncIterator[None]:
         Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise SettingsError(f"the database {file} cannot be written: {error.strerror}") from None
+        there = next(folder for folder in Path(file).absolute().parents if folder.exists())
+        reason = error.strerror if there.is_dir() else f"{there} is a file and no folder"
+        raise SettingsError(
+            f"the database {file} cannot be written: {reason}; POINTBOX_DATA_DIR or POINTBOX_DATABASE_URL "
+            "says where it is"
+        ) from None
     try:
         await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
         yield

@@ -1,51 +1,33 @@
-"""The command line of jobs; what it needs is imported when it is called."""
+"""`pointbox batch`; what it needs is imported when it is called."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from app.problems import ProblemError
-from app.spatial.schemas import Task
+from app.spatial.schemas import MAX_OBJECTS, Task
 
 Phrases = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 Flag = Annotated[bool, Parameter(negative="")]
+FormatName = Literal["jsonl", "coco", "yolo", "labelstudio"]
 
 
-def batch(
-    source: str,
-    /,
-    *,
-    out: str,
-    detect: Phrases = None,
-    point: Phrases = None,
-    model: str | None = None,
-    endpoint: str | None = None,
-    ray: str | None = None,
-    ray_actors: int = 0,
-    format: Literal["jsonl", "coco", "yolo", "labelstudio"] = "jsonl",
-    max_objects: int = 50,
-    min_score: float = 0.0,
-    dedupe: Literal["on", "off"] = "on",
-    job: str | None = None,
-    shard_size: int = 500,
-    s3_endpoint: str | None = None,
-    s3_path_style: Flag = False,
-    s3_allow_http: Flag = False,
-) -> int:
-    """Ask the same about every image of a bucket, a folder or a manifest; run it again to go on.
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFlags:
+    """What `pointbox batch` is told beside the source.
 
     Parameters
     ----------
-    source
-        s3://bucket/prefix, a folder, or a manifest (.jsonl, .csv) in either.
     out
         s3://bucket/prefix or a folder; results go to a folder in it that is named after the job.
     detect
-        Phrases to find boxes for.
+        Phrases to find boxes for: all words up to the next option, so SOURCE goes before.
     point
-        Phrases to find points for.
+        Phrases to find points for, likewise.
     model
         A model's name, or the folder of a checkpoint.
     endpoint
@@ -75,31 +57,59 @@ def batch(
     s3_allow_http
         The server is reached without TLS.
     """
-    task = task_of(detect, point)
-    if endpoint is not None and ray is not None:
-        raise ProblemError("invalid-request", "Use --endpoint or --ray, not both.")
-    if max_objects < 1 or shard_size < 1 or not 0 <= min_score <= 1:
-        raise ProblemError(
-            "invalid-request", "--max-objects and --shard-size start at 1, --min-score is between 0 and 1."
-        )
-    from app.jobs.command import BatchOptions, run_batch
-    from app.jobs.places import S3Options
 
-    options = BatchOptions(
-        task=task,
-        phrases=point or detect or [],
-        out=out,
-        job=job,
-        format=format,
-        max_objects=max_objects,
-        min_score=min_score,
-        dedupe=dedupe == "on",
-        shard_size=shard_size,
-        s3=S3Options(s3_endpoint, s3_path_style, s3_allow_http),
-        ray=ray,
-        ray_actors=ray_actors,
-    )
-    return run_batch(source, options, model, endpoint)
+    out: str
+    detect: Phrases = None
+    point: Phrases = None
+    model: str | None = None
+    endpoint: str | None = None
+    ray: str | None = None
+    ray_actors: int = 0
+    format: FormatName = "jsonl"
+    max_objects: int = 50
+    min_score: float = 0.0
+    dedupe: Literal["on", "off"] = "on"
+    job: str | None = None
+    shard_size: int = 500
+    s3_endpoint: str | None = None
+    s3_path_style: Flag = False
+    s3_allow_http: Flag = False
+
+    @property
+    def task(self) -> Task:
+        return task_of(self.detect, self.point)
+
+    @property
+    def phrases(self) -> list[str]:
+        return self.point or self.detect or []
+
+    def check(self) -> None:
+        """Raises ProblemError for numbers out of range and for flags that exclude each other."""
+        task_of(self.detect, self.point)
+        if self.endpoint is not None and self.ray is not None:
+            raise ProblemError("invalid-request", "Use --endpoint or --ray, not both.")
+        if not 1 <= self.max_objects <= MAX_OBJECTS:
+            raise ProblemError("invalid-request", f"--max-objects must be between 1 and {MAX_OBJECTS}.")
+        if self.shard_size < 1:
+            raise ProblemError("invalid-request", "--shard-size must be 1 or more.")
+        if self.ray_actors < 0:
+            raise ProblemError("invalid-request", "--ray-actors must not be negative.")
+        if not 0 <= self.min_score <= 1:
+            raise ProblemError("invalid-request", "--min-score must be between 0 and 1.")
+
+
+def batch(source: str, /, *, flags: BatchFlags) -> int:
+    """Ask the same about every image of a bucket, a folder or a manifest; run it again to go on.
+
+    Parameters
+    ----------
+    source
+        s3://bucket/prefix, a folder, or a manifest (.jsonl, .csv) in either.
+    """
+    flags.check()
+    from app.jobs.command import run_batch
+
+    return run_batch(source, flags)
 
 
 def task_of(detect: list[str] | None, point: list[str] | None) -> Task:

@@ -29,7 +29,7 @@ try:
     import ray
 except ModuleNotFoundError:
     raise ProblemError(
-        "invalid-request", "--ray needs the extra: pip install 'pointbox-server[ray]'."
+        "invalid-request", "--ray needs more packages: pip install '.[ray]' in Pointbox's repository."
     ) from None
 
 

@@ -6,26 +6,24 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.admission.translate import failure
 from app.jobs.answering import EngineAnswerer
+from app.jobs.cli import BatchFlags
 from app.jobs.errors import JobError, StoreAway
 from app.jobs.exports import check_format
 from app.jobs.patience import patiently
 from app.jobs.places import Place, S3Options, check_apart, check_job, destination, source
 from app.jobs.planning import job_name
 from app.jobs.progress import Meter, shown
-from app.jobs.records import Format, JobSpec, Plan, Summary
+from app.jobs.records import JobSpec, Plan, Summary
 from app.jobs.running import finish, open_plan, read_summary, shards_left
 from app.jobs.shards import ShardRunner
 from app.jobs.stores import Store
+from app.loading import load_engine
 from app.problems import ProblemError
 from app.settings import Settings
 from app.spatial.phrases import check_phrases
-from app.spatial.schemas import Task
-from engine.errors import EngineError
 
 if TYPE_CHECKING:
     from app.jobs.endpoint import ServiceAnswerer
@@ -35,90 +33,61 @@ Work = Callable[[Plan, Store, list[int], Meter], Coroutine[None, None, None]]
 """Answers the shards of a plan that are left, results into a folder, counting images."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchOptions:
-    """What `pointbox batch` was told."""
-
-    task: Task
-    phrases: list[str]
-    out: str
-    job: str | None
-    format: Format
-    max_objects: int
-    min_score: float
-    dedupe: bool
-    shard_size: int
-    s3: S3Options
-    ray: str | None
-    """Where a Ray is; None: no Ray."""
-    ray_actors: int
-
-
-def run_batch(where: str, options: BatchOptions, model: str | None, endpoint: str | None) -> int:
-    """Run a job, or go on with it; the exit status: 0, 1 for a job that stopped, 130 after Ctrl-C.
+def run_batch(where: str, options: BatchFlags) -> int:
+    """Run a job, or go on with it; the exit status: 0, or 130 after Ctrl-C.
 
     Raises:
-        ProblemError: what the caller can mend.
+        ProblemError: what the caller can mend; unavailable where trying again may do.
     """
     try:
+        check_format(options.format, options.task)
         if options.job is not None:
             check_job(options.job)
-        place = source(where, options.s3)
+        s3 = S3Options(options.s3_endpoint, options.s3_path_style, options.s3_allow_http)
+        place = source(where, s3)
         if not options.phrases and place.manifest is None:
             raise JobError("say what to look for: --detect or --point, and phrases after it")
         if options.phrases:
             check_phrases(options.phrases, field="phrases")
-        target = destination(options.out, options.s3)
+        target = destination(options.out, s3)
         check_apart(place.store, target)
-        if endpoint is not None:
-            return _with_service(place, target, options, endpoint, model)
+        if options.endpoint is not None:
+            return _with_service(place, target, options, options.endpoint)
         if options.ray is not None:
-            return _with_ray(place, target, options, Settings.load(model=model))
-        return _with_engine(place, target, options, Settings.load(model=model))
+            return _with_ray(place, target, options, options.ray, s3)
+        return _with_engine(place, target, options)
     except JobError as error:
         raise ProblemError("invalid-request", str(error)) from error
     except StoreAway as error:
-        print(f"pointbox: {error}; run the same command again to go on", file=sys.stderr)
-        return 1
+        raise ProblemError("unavailable", f"{error}; run the same command again to go on") from error
 
 
-def _with_engine(place: Place, target: Store, options: BatchOptions, settings: Settings) -> int:
-    """Torch is imported here, when it is known that there is work for it."""
-    from engine.engine import Engine
-
-    try:
-        engine = Engine.load(settings.model, **settings.engine_options)
-    except EngineError as error:
-        told = failure(error)
-        raise ProblemError(told.problem, told.detail, field=told.field) from error
-    with engine:
+def _with_engine(place: Place, target: Store, options: BatchFlags) -> int:
+    with load_engine(Settings.load(model=options.model)) as engine:
         info = engine.model_info
         spec = _spec(place, options, info.name, info.revision)
         return _whole(spec, place, target, options, _here(place, lambda: EngineAnswerer(engine)))
 
 
-def _with_service(
-    place: Place, target: Store, options: BatchOptions, endpoint: str, model: str | None
-) -> int:
+def _with_service(place: Place, target: Store, options: BatchFlags, endpoint: str) -> int:
     from app.jobs.endpoint import answerer_at, model_at
 
-    there = model_at(endpoint, model)
+    there = model_at(endpoint, options.model)
     spec = _spec(place, options, there.name, there.revision)
     return _whole(spec, place, target, options, _here(place, lambda: answerer_at(endpoint, there)))
 
 
-def _with_ray(place: Place, target: Store, options: BatchOptions, settings: Settings) -> int:
+def _with_ray(place: Place, target: Store, options: BatchFlags, address: str, s3: S3Options) -> int:
     from app.jobs.cluster import Places, started
 
-    assert options.ray is not None
-    places = Places(place.store.url, target.url, options.s3)
-    with started(options.ray, options.ray_actors, places, settings) as cluster:
+    settings, places = Settings.load(model=options.model), Places(place.store.url, target.url, s3)
+    with started(address, options.ray_actors, places, settings) as cluster:
         spec = _spec(place, options, *cluster.model())
         return _whole(spec, place, target, options, cluster.run)
 
 
-def _spec(place: Place, options: BatchOptions, model: str, revision: str) -> JobSpec:
-    spec = JobSpec(
+def _spec(place: Place, options: BatchFlags, model: str, revision: str) -> JobSpec:
+    return JobSpec(
         source=place.store.url,
         manifest=place.manifest,
         task=options.task,
@@ -127,15 +96,13 @@ def _spec(place: Place, options: BatchOptions, model: str, revision: str) -> Job
         revision=revision,
         max_objects=options.max_objects,
         min_score=options.min_score,
-        dedupe=options.dedupe,
+        dedupe=options.dedupe == "on",
         format=options.format,
         shard_size=options.shard_size,
     )
-    check_format(spec.format, spec.task)
-    return spec
 
 
-def _whole(spec: JobSpec, place: Place, target: Store, options: BatchOptions, work: Work) -> int:
+def _whole(spec: JobSpec, place: Place, target: Store, options: BatchFlags, work: Work) -> int:
     """From plan to summary; the exit status."""
     job = options.job or job_name(spec)
     folder = target.within(job)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from app.jobs.cli import Phrases, task_of
+from app.jobs.cli import FormatName, Phrases, task_of
 
 if TYPE_CHECKING:
     import pointbox
@@ -24,36 +25,19 @@ JobId = Annotated[str, Parameter(help="As submit and list show it.")]
 POLL_S = 1.0
 
 
-@jobs.command
-def submit(
-    source: str,
-    /,
-    *,
-    out: str,
-    detect: Phrases = None,
-    point: Phrases = None,
-    manifest: str | None = None,
-    model: str | None = None,
-    format: Literal["jsonl", "coco", "yolo", "labelstudio"] = "jsonl",
-    max_objects: int | None = None,
-    min_score: float | None = None,
-    dedupe: Literal["on", "off"] = "on",
-    shard_size: int | None = None,
-    webhook: str | None = None,
-    endpoint: Endpoint = None,
-) -> int:
-    """Leave a job with a service; its id is printed alone on standard output.
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFlags:
+    """What `submit` is told beside the source.
 
     Parameters
     ----------
-    source
-        A store of the service, as store or store/prefix.
     out
-        The same, for the results; they get a folder that is named after the job.
+        A store of the service, as store or store/prefix; results get a folder in it, named after the job.
     detect
-        Phrases to find boxes for.
+        Phrases to find boxes for: all words up to the next option, so SOURCE goes before.
     point
-        Phrases to find points for.
+        Phrases to find points for, likewise.
     manifest
         A .jsonl or .csv file below the source that names the images, and perhaps their phrases.
     model
@@ -71,21 +55,42 @@ def submit(
     webhook
         A URL that gets the job when it has ended.
     """
+
+    out: str
+    detect: Phrases = None
+    point: Phrases = None
+    manifest: str | None = None
+    model: str | None = None
+    format: FormatName = "jsonl"
+    max_objects: int | None = None
+    min_score: float | None = None
+    dedupe: Literal["on", "off"] = "on"
+    shard_size: int | None = None
+    webhook: str | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """As the client takes them."""
+        given = asdict(self)
+        for name in ("out", "detect", "point"):
+            del given[name]
+        return given | {"task": task_of(self.detect, self.point), "dedupe": self.dedupe == "on"}
+
+
+@jobs.command
+def submit(source: str, /, *, flags: JobFlags, endpoint: Endpoint = None) -> int:
+    """Leave a job with a service; its id is printed alone on standard output.
+
+    Parameters
+    ----------
+    source
+        A store of the service, as store or store/prefix.
+    """
+    options = flags.options
     from app.jobs.endpoint import client_of
 
-    options: dict[str, Any] = {
-        "manifest": manifest,
-        "task": task_of(detect, point),
-        "model": model,
-        "format": format,
-        "max_objects": max_objects,
-        "min_score": min_score,
-        "dedupe": dedupe == "on",
-        "shard_size": shard_size,
-        "webhook": webhook,
-    }
     with client_of(endpoint) as client:
-        job = client.jobs.submit(source, out, point or detect or (), **options)
+        job = client.jobs.submit(source, flags.out, flags.point or flags.detect or (), **options)
     print(job.id)
     print(f"Follow it with: pointbox jobs watch {job.id}", file=sys.stderr)
     return 0

@@ -19,6 +19,7 @@ from app.inference import Inference
 from app.jobs.documents import SubmitOperation
 from app.jobs.schemas import JobInfo, JobList, JobRequest
 from app.jobs.service import MAX_LISTED, JobService
+from app.jobs.waiting import with_wait
 from app.openapi import ACCESS_PROBLEMS, problem_responses
 from app.problems import ProblemError
 from app.queries import only_known_parameters
@@ -92,12 +93,13 @@ class JobController(Controller):
         before: Annotated[str | None, Parameter(description="`next` of the answer before.")] = None,
     ) -> JobList:
         """Each with its progress."""
-        return await _service(state).listed(caller_of(request), limit, before)
+        page = await _service(state).listed(caller_of(request), limit, before)
+        return JobList(jobs=[await with_wait(job, state.client) for job in page.jobs], next=page.next)
 
     @get("/{job_id:str}", summary="A job and how far it is", responses=problem_responses(*_COMMON))
     async def show(self, request: Request[Any, Any, Any], state: State, job_id: _JobId) -> JobInfo:
         """Counts, rate and the time that is left."""
-        return await _service(state).show(job_id, caller_of(request))
+        return await with_wait(await _service(state).show(job_id, caller_of(request)), state.client)
 
     @post(
         "/{job_id:str}/cancel",

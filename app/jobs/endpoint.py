@@ -1,4 +1,4 @@
-"""A service elsewhere, through its client: the only module of the server that imports the client."""
+"""A service elsewhere, through its client."""
 
 from __future__ import annotations
 
@@ -9,32 +9,26 @@ from contextlib import contextmanager
 
 import msgspec
 
+from app.client import pointbox
 from app.jobs.errors import JobError, StoreAway
 from app.jobs.records import JobSpec, Result
 from app.problems import KINDS, ProblemError
 from app.spatial.schemas import DetectAnswer, PointAnswer
 
-try:
-    import pointbox
-except ModuleNotFoundError:
-    raise ProblemError(
-        "invalid-request", "This needs the client of Pointbox: pip install ./sdk in Pointbox's repository."
-    ) from None
-
 TIMEOUT_S = 600.0
 PATIENCE_S = 600.0
 """How long a service may be away before a job stops; it can be run again."""
 PAUSE_S = 1.0
-_PASSING = (
+_AWAY = (
     pointbox.ConnectionFailed,
     pointbox.CallTimeout,
     pointbox.DeadlineExceeded,
     pointbox.IdempotencyInFlight,
     pointbox.RateLimited,
     pointbox.Unavailable,
-    pointbox.UnknownModel,
 )
-"""They have to do with the service now, and not with the image."""
+"""They have to do with the service now, and not with what it was asked."""
+_PASSING = (*_AWAY, pointbox.UnknownModel)
 _OF_THE_IMAGE = (pointbox.InvalidRequest, pointbox.WorkerCrashed, pointbox.InternalError)
 
 
@@ -92,11 +86,14 @@ def client_of(endpoint: str | None) -> Iterator[pointbox.Client]:
     """A client of the service there, or else at POINTBOX_URL; the key is POINTBOX_API_KEY.
 
     Raises:
-        ProblemError: whatever goes wrong in the block between client and service.
+        ProblemError: whatever goes wrong in the block between client and service; unavailable where that has
+            to do with the service now, and not with what was asked.
     """
     try:
         with pointbox.Client(endpoint) as client:
             yield client
+    except (*_AWAY, pointbox.InternalError) as error:
+        raise ProblemError("unavailable", str(error)) from error
     except pointbox.PointboxError as error:
         raise ProblemError("invalid-request", str(error)) from error
     except ValueError as error:  # of the client's own settings

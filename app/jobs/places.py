@@ -76,8 +76,13 @@ def check_job(name: str) -> str:
     return name
 
 
+def _real(url: str) -> str:
+    """A folder without the links that lead to it."""
+    return url if url.startswith("s3://") else str(Path(url).resolve())
+
+
 def check_apart(source: Store, target: Store) -> None:
     """Raises JobError for results inside the source: the next job would take them for images."""
-    inner, outer = (url.rstrip("/") + "/" for url in (target.url, source.url))
+    inner, outer = (_real(url).rstrip("/") + "/" for url in (target.url, source.url))
     if inner.startswith(outer):
         raise JobError(f"the results would lie inside the source {source.url}: choose another --out")

@@ -38,7 +38,9 @@ class QueueAnswerer:
         while True:
             try:
                 return await self._ask(key, data, phrases, spec)
-            except (QueueFull, TenantQueueFull, Unavailable, UnknownModel) as error:
+            except UnknownModel as error:
+                raise StoreAway(f"no worker serves the model {spec.model!r}") from error
+            except (QueueFull, TenantQueueFull, Unavailable) as error:
                 wait_s = getattr(error, "retry_after_s", None) or PAUSE_S
                 reason = str(error)
             except ProblemError as problem:

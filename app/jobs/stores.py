@@ -47,7 +47,7 @@ class Store(Protocol):
 
 
 class FolderStore:
-    """Keys are paths relative to a folder, with forward slashes."""
+    """Keys are paths relative to a folder, with forward slashes. Links to files and folders are followed."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -57,8 +57,8 @@ class FolderStore:
         return FolderStore(self._root / name)
 
     def list(self) -> Iterator[Entry]:
-        for folder, folders, files in os.walk(self._root):
-            folders.sort()
+        for folder, folders, files in os.walk(self._root, onerror=self._unlisted, followlinks=True):
+            folders[:] = sorted(name for name in folders if not _leads_back(Path(folder, name)))
             for name in sorted(files):
                 path = Path(folder, name)
                 try:
@@ -87,6 +87,10 @@ class FolderStore:
                 fresh.unlink()
             raise JobError(f"{path} cannot be written: {error.strerror or error}") from error
 
+    def _unlisted(self, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise JobError(f"{error.filename} cannot be listed: {error.strerror or error}") from error
+
     def _key(self, path: Path) -> str:
         """A name that is not UTF-8 is shown with replacement characters, and cannot be read by it."""
         return os.fsencode(path.relative_to(self._root).as_posix()).decode("utf-8", "replace")
@@ -95,6 +99,14 @@ class FolderStore:
         if ".." in PurePosixPath(key).parts:
             raise NoSuchKey("a path may not leave its folder")
         return self._root / key
+
+
+def _leads_back(folder: Path) -> bool:
+    """Whether a link has led to a folder that this one lies in, whose content is listed already."""
+    try:
+        return any(folder.samefile(above) for above in folder.parents)
+    except OSError:  # it is gone: listing it says so
+        return False
 
 
 def _etag(status: os.stat_result) -> str:

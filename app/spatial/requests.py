@@ -17,9 +17,8 @@ from app.images.picture import Picture
 from app.intake.sources import Source, read_source
 from app.settings import Settings
 from app.spatial.phrases import check_phrases
+from app.spatial.regions import Region, in_fractions
 from app.spatial.schemas import DEFAULT_MAX_OBJECTS, SpatialBody, Units
-
-Region = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +77,7 @@ class SpatialRequest:
         """In [0,1] of the upright image."""
         if self.region is None:
             return None
-        width, height = (picture.width, picture.height) if self.units == "pixels" else (1, 1)
-        x_min, y_min, x_max, y_max = self.region
-        if not (0 <= x_min < x_max <= width and 0 <= y_min < y_max <= height):
-            invalid(
-                f"A region is x_min, y_min, x_max, y_max with 0 <= x_min < x_max <= {width} and "
-                f"0 <= y_min < y_max <= {height}.",
-                "region",
-            )
-        return x_min / width, y_min / height, x_max / width, y_max / height
+        return in_fractions(self.region, self.units, picture.width, picture.height)
 
 
 async def read_request(request: Request[Any, Any, Any], settings: Settings) -> SpatialRequest:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 
+import httpx
 import pytest
 
 from app.admission.messages import Completed
@@ -99,6 +100,35 @@ async def test_kill_9_of_the_worker_and_everybody_is_answered_once(gate):
         assert all(len(answer.json()["objects"]) == 3 for answer in answers)
 
 
+@pytest.mark.parametrize("part", ["fake_service.py worker", "app.cli api"])
+async def test_a_child_that_is_stopped_is_replaced_and_everybody_is_answered(part):
+    with service(fake("serve"), POINTBOX_STALL_S="2") as running:
+        await running.ready()
+        stopped = running.child(part)
+        os.kill(stopped, signal.SIGSTOP)
+        async with http(running) as client:
+            asked = asyncio.create_task(detect(client, "cat")) if "worker" in part else None
+            await running.new_child(part, stopped)
+            wait_gone([stopped])
+            await until(lambda: _answers(client))
+            if asked is not None:
+                assert (await asked).status_code == 200
+        assert "child does not answer and is killed" in running.text
+        assert await running.end(signal.SIGTERM) == 0
+
+
+async def test_while_valkey_is_away_no_worker_is_blamed():
+    with service(fake("serve"), POINTBOX_STALL_S="2") as running:
+        await running.ready()
+        worker, valkey = running.child("fake_service.py worker"), running.child("valkey-server")
+        os.kill(valkey, signal.SIGSTOP)
+        replaced = await running.new_child("valkey-server", valkey)
+        assert replaced != valkey
+        async with http(running) as client:
+            await until(lambda: _answers(client))
+        assert running.child("fake_service.py worker") == worker
+
+
 async def test_a_request_that_kills_each_worker_gets_503_and_its_neighbours_200(gate):
     with service(fake("serve"), FAKE_GATE=str(gate)) as running:
         await running.ready()
@@ -133,13 +163,15 @@ async def test_valkey_dies_and_the_service_recovers():
 async def test_a_worker_that_never_gets_ready_ends_the_service():
     with service(fake("serve-broken")) as running:
         assert await running.exit_status() == 1
-        assert "The engine worker ended 5 times without ever being ready; giving up." in running.text
+        assert (
+            "pointbox: The engine worker ended 5 times without ever being ready; giving up." in running.text
+        )
 
 
 async def test_a_worker_that_says_the_settings_are_wrong_ends_the_service_at_once():
     with service(fake("serve-misconfigured")) as running:
         assert await running.exit_status() == 2
-        assert "The engine worker cannot start." in running.text
+        assert "pointbox: The engine worker cannot start." in running.text
 
 
 def test_a_port_in_use_is_one_clear_line():
@@ -150,7 +182,7 @@ def test_a_port_in_use_is_one_clear_line():
         command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=False)
     assert ended.returncode == 1
-    assert ended.stderr.strip() == f"Cannot listen on 127.0.0.1:{port}: Address already in use."
+    assert ended.stderr.strip() == f"pointbox: Cannot listen on 127.0.0.1:{port}: Address already in use."
 
 
 async def wait_for_load(client, load):
@@ -175,6 +207,13 @@ async def test_sigterm_drains_a_worker(settings, client, gate):
         assert await worker.exit_status() == 0
         answers = [await answer(ticket) for ticket in tickets]
     assert all(isinstance(done, Completed) for done in answers)
+
+
+async def _answers(client):
+    try:
+        return (await detect(client, "cat")).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 async def _is_ready(client):

@@ -14,7 +14,7 @@ from PIL import Image
 
 from app.catalogue import Catalogue
 from app.cli import main
-from app.spatial.schemas import DetectAnswer, PointAnswer
+from app.spatial.schemas import Box, DetectAnswer, PointAnswer
 from tests.models.adapters import TEXT, Recipe, write_adapter
 from tests.models.checkpoints import TINY
 
@@ -35,12 +35,16 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "empty.png").write_bytes(b"")
     (folder / "half.jpg").write_bytes(Path(SCENE).read_bytes()[:9000])
     Image.new("RGB", (4, 4)).save(folder / "small.png")
+    (folder / "folder.png").mkdir()
     return folder
 
 
 BAD_USE = [
     ("detect {}/missing.jpg x", "There is no file"),
-    ("detect {} x", "cannot be read"),
+    ("detect {} x", "is a folder: `pointbox batch`"),
+    ("detect http://127.0.0.1:1/a.jpg x", "a file on this machine, not a URL: download it"),
+    ("point s3://bucket/a.jpg x", "a file on this machine, not a URL"),
+    ("detect /dev/null/a.jpg x", "cannot be read: Not a directory"),
     ("detect {}/text.jpg x", "not an image"),
     ("detect {}/empty.png x", "no bytes"),
     ("detect {}/half.jpg x", "truncated"),
@@ -48,15 +52,27 @@ BAD_USE = [
     (f"detect {SCENE} x --model no-such-model", "no-such-model"),
     (f"detect {SCENE} x --draw {{}}/out.nothing", "--draw"),
     (f"detect {SCENE} x --draw {{}}/no/such/folder.png", "--draw"),
+    (
+        f"detect {SCENE} x --draw /proc/out.png",
+        "--draw cannot write /proc/out.png: No such file or directory.\n",
+    ),
+    (f"detect {SCENE} x --draw {{}}/folder.png", "it is a folder"),
+    (f"detect {SCENE} x --draw {{}}/out.fits", "use a name that ends in .png"),
+    (f"detect {SCENE} x --min-score 1.5", "--min-score must be between 0 and 1"),
+    (f"point {SCENE} x --min-score nan", "--min-score must be between 0 and 1"),
+    (f"detect {SCENE} x --region 0,0,1", "--region is four numbers with commas, such as 0.1,0.2,0.8,0.9"),
+    (f"detect {SCENE} x --region a,b,c,d", "--region is four numbers with commas"),
+    (f"detect {SCENE} x --region -0.1,0,1,1", "0 <= x_min < x_max <= 1"),
+    (f"detect {SCENE} x --region 0,0,801,600 --pixels", "0 <= x_min < x_max <= 800"),
     (f"detect {SCENE} x --max-objects 0", "--max-objects"),
     (f"detect {SCENE} x --max-objects many", "--max-objects"),
     (f"detect {SCENE} x --dedupe perhaps", "--dedupe"),
     (f"detect {SCENE} x --device tpu", "cuda"),
-    (f"detect {SCENE} x --max-batch 0", "max_batch"),
+    (f"detect {SCENE} x --max-batch 0", "--max-batch must be"),
     (f"detect {SCENE} x --kv-memory lots", "512M or 2G"),
-    (f"detect {SCENE} x --kv-memory 1K", "kv_memory"),
-    (f"detect {SCENE} x --kv-memory 900000T", "kv_memory"),
-    (f"detect {SCENE} x --kv-memory 8K", "kv_memory"),
+    (f"detect {SCENE} x --kv-memory 1K", "pointbox: --kv-memory must hold"),
+    (f"detect {SCENE} x --kv-memory 900000T", "--kv-memory"),
+    (f"detect {SCENE} x --kv-memory 8K", "--kv-memory"),
     (f"detect {SCENE} x --colour red", "--colour"),
     (f"detect {SCENE} x --dtype int4", "--dtype"),
     (f"detect {SCENE} x --revision main", "revisions"),
@@ -68,11 +84,20 @@ BAD_USE = [
     ("paint a b", "paint"),
     ("serve --port 99999", "port"),
     ("serve --port http", "port"),
-    ("serve --batch-share 2", "batch_share"),
-    ("serve --kv-memory -1", "kv_memory"),
+    ("serve --batch-share 2", "--batch-share must be at most 1"),
+    ("serve --kv-memory -1", "--kv-memory must be"),
     ("worker --max-batch few", "--max-batch"),
-    ("api", "redis"),
-    ("worker", "POINTBOX_REDIS_URL"),
+    ("api", "POINTBOX_REDIS_URL must be set"),
+    ("worker", "POINTBOX_REDIS_URL must be set"),
+    ("batch --detect star examples --out {}/out", "SOURCE requires an argument. Put it before --detect"),
+    ("jobs submit --point star pictures --out labels", "SOURCE requires an argument. Put it before --detect"),
+    ("batch examples --detect a --point b --out {}/out", "not for both"),
+    ("batch examples --point a --out {}/out --format yolo", "boxes, not points"),
+    ("batch examples --detect a --out {}/out --max-objects 1001", "--max-objects must be between 1 and 1000"),
+    ("batch examples --detect a --out {}/out --shard-size 0", "--shard-size must be 1 or more"),
+    ("batch examples --detect a --out {}/out --model no-such-model", "no-such-model"),
+    ("bench pipeline --streams 0", "--streams"),
+    ("keys create --tenant a --expires 3y", "--expires must look like 90d"),
 ]
 
 
@@ -86,7 +111,26 @@ def test_bad_use_is_one_line_and_exit_code_2(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1
+    assert err.startswith("pointbox: ")
     assert reason in err
+
+
+def test_a_setting_of_the_environment_goes_by_its_variable(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POINTBOX_TENANT_QUEUE_BYTES", "10")
+    assert run("detect", SCENE, "x") == 2
+    said = "pointbox: POINTBOX_TENANT_QUEUE_BYTES must be at least POINTBOX_BODY_LIMIT_BYTES\n"
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full disk to write to")
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_disk_without_room_is_one_line_and_exit_code_1(more: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "app.cli", "detect", SCENE, "red circle", *more]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "pointbox: No space left on device\n")
 
 
 @pytest.mark.parametrize("phrase", ["", "  ", "x" * 257])
@@ -156,9 +200,29 @@ def test_pixels(capsys: pytest.CaptureFixture[str]) -> None:
     assert pixels.y_max == pytest.approx(fractions.y_max * 600, abs=0.01)
 
 
-def test_the_table_and_the_drawing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_region_and_min_score_mean_what_they_mean_over_http(capsys: pytest.CaptureFixture[str]) -> None:
+    def objects(*more: str) -> list[Box]:
+        assert run("detect", SCENE, "red circle", "--json", *more) == 0
+        return msgspec.json.decode(capsys.readouterr().out, type=DetectAnswer).objects
+
+    (circle,) = objects()
+    assert objects("--min-score", str(circle.score - 0.01))
+    assert not objects("--min-score", str(min(1.0, circle.score + 0.01)))
+    assert objects("--region", "0.2,0.1,0.6,0.6") == pytest.approx([circle], abs=0.02)
+    assert objects("--region", "160,60,480,360", "--pixels")
+    for box in objects("--region", "0.6,0,1,1"):
+        assert box.x_min >= 0.6
+    assert run("point", SCENE, "red circle", "--json", "--region", "0.2,0.1,0.6,0.6") == 0
+    (point,) = msgspec.json.decode(capsys.readouterr().out, type=PointAnswer).points
+    assert 0.2 <= point.x <= 0.6
+
+
+@pytest.mark.parametrize("units", [[], ["--pixels"]])
+def test_the_table_and_the_drawing(
+    units: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     drawn = tmp_path / "out.png"
-    assert run("detect", SCENE, "red circle", "--dedupe", "off", "--draw", str(drawn)) == 0
+    assert run("detect", SCENE, "red circle", "--dedupe", "off", "--draw", str(drawn), *units) == 0
     out = capsys.readouterr().out
     assert "scene.jpg, 800 x 600" in out
     assert "red circle" in out
@@ -166,6 +230,7 @@ def test_the_table_and_the_drawing(tmp_path: Path, capsys: pytest.CaptureFixture
     before, after = np.asarray(Image.open(SCENE)), np.asarray(Image.open(drawn))
     assert before.shape == after.shape
     assert (before != after).any()
+    assert (before[400:] == after[400:]).all()  # the circle is in the upper half
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from app.cli import main
 from tests.app.running import serving
 from tests.jobs.folders import stores
+from tests.sdk.scripted import problem, scripted
 
 Say = Callable[..., tuple[int, str, str]]
 
@@ -77,7 +78,6 @@ def test_a_job_that_failed(say: Say) -> None:
         (("show", "nothing"), "There is no such job"),
         (("submit", "nowhere", "--out", "out", "--detect", "x"), "There is no store 'nowhere'"),
         (("submit", "in", "--out", "out"), "objects"),
-        (("list", "--endpoint", "http://127.0.0.1:1"), "There is no service at http://127.0.0.1:1"),
         (("list", "--endpoint", "here"), "must look like http://host:8000"),
     ],
 )
@@ -85,6 +85,24 @@ def test_what_is_wrong_is_one_line(say: Say, words: tuple[str, ...], complaint: 
     code, out, err = say("jobs", *words)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert complaint in err
+
+
+def test_a_service_that_is_away_is_one_line_and_exit_code_1(say: Say) -> None:
+    code, out, err = say("jobs", "list", "--endpoint", "http://127.0.0.1:1")
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert "pointbox: There is no service at http://127.0.0.1:1" in err
+
+
+@pytest.mark.parametrize(
+    ("slug", "status", "code"),
+    [("unavailable", 503, 1), ("rate-limited", 429, 1), ("internal", 500, 1), ("forbidden", 403, 2)],
+)
+def test_what_a_service_refuses_for_now_is_exit_code_1(say: Say, slug: str, status: int, code: int) -> None:
+    with scripted() as script:
+        script.steps[:] = [problem(slug, status, retry_after="600")]
+        ended, out, err = say("jobs", "show", "x", "--endpoint", script.url)
+    assert (ended, out, len(err.splitlines())) == (code, "", 1)
+    assert err.startswith("pointbox: ")
 
 
 def test_a_batch_that_a_service_answers(say: Say, service: tuple[str, Path], tmp_path: Path) -> None:
@@ -106,6 +124,9 @@ def boxes(line: str) -> tuple[str, list[tuple[float, float]]]:
 
 def test_without_the_client_a_hint(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pointbox", None)
-    monkeypatch.delitem(sys.modules, "app.jobs.endpoint", raising=False)
+    for module in ("app.client", "app.jobs.endpoint"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     code, _, err = say("jobs", "list")
+    assert (code, "pip install ./sdk" in err) == (2, True)
+    code, _, err = say("detect", "examples/scene.jpg", "star", "--draw", "out.png")
     assert (code, "pip install ./sdk" in err) == (2, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,47 @@ def test_plain_http_must_be_meant() -> None:
         S3Store("any", endpoint="http://127.0.0.1:1")
 
 
+def test_linked_folders_are_listed_and_loops_end(tmp_path: Path) -> None:
+    root, other = tmp_path / "in", tmp_path / "other"
+    for path in (root / "a.jpg", root / "sub" / "b.jpg", other / "deep" / "c.jpg"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    (root / "linked").symlink_to(other)
+    (root / "sub" / "again").symlink_to(other / "deep", target_is_directory=True)
+    (root / "sub" / "up").symlink_to("..")  # a loop
+    (other / "back").symlink_to(root)  # a loop by way of another folder
+    (other / "out").symlink_to(tmp_path)  # above the source
+    (root / "self").symlink_to("self")
+    (root / "gone").symlink_to("nowhere")
+    store = FolderStore(root)
+    keys = [entry.key for entry in store.list()]
+    files = {"a.jpg", "sub/b.jpg", "linked/deep/c.jpg", "sub/again/c.jpg"}
+    assert sorted(keys) == sorted(files | {"self", "gone"})  # each of these two is an error of its own
+    assert all(store.get(key)[0] == b"x" for key in files)
+    for key in ("self", "gone"):
+        with pytest.raises(NoSuchKey):
+            store.get(key)
+
+
+def test_a_folder_that_cannot_be_listed_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.joinpath("in", "closed").mkdir(parents=True)
+    for folder, mode in ((tmp_path, 0o755), (tmp_path / "in", 0o755), (tmp_path / "in" / "closed", 0)):
+        folder.chmod(mode)
+    monkeypatch.chdir(tmp_path)
+    root = os.geteuid() == 0
+    try:
+        if root:  # who may read everything, unless it is somebody else for a moment
+            os.seteuid(65534)
+        with pytest.raises(JobError, match="in/closed cannot be listed: Permission denied"):
+            list(FolderStore(Path("in")).list())
+    finally:
+        if root:
+            os.seteuid(0)
+    assert list(FolderStore(Path("nothing")).list()) == []
+
+
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(JobError, match="cannot be written"):
@@ -147,3 +189,10 @@ def test_results_stay_out_of_the_source(tmp_path: Path) -> None:
     for inside in ("images", "images/", "images/out"):
         with pytest.raises(JobError, match="inside the source"):
             check_apart(images, destination(str(tmp_path / inside), S3Options()))
+    (tmp_path / "images").mkdir()
+    (tmp_path / "link").symlink_to("images")
+    with pytest.raises(JobError, match="inside the source"):
+        check_apart(
+            destination(str(tmp_path / "link"), S3Options()),
+            destination(str(tmp_path / "images/out"), S3Options()),
+        )

@@ -1,0 +1,26 @@
+"""An engine for a command that answers by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from app.setting_names import as_flags
+from app.settings import Settings, SettingsError
+from engine.errors import EngineError
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+def load_engine(settings: Settings) -> Engine:
+    """Torch is imported here, when it is known that there is work for it.
+
+    Raises:
+        SettingsError: the model, the device or the memory that the settings name cannot be had.
+    """
+    from engine.engine import Engine
+
+    try:
+        return Engine.load(settings.model, **settings.engine_options)
+    except EngineError as error:
+        raise SettingsError(as_flags(str(error))) from None

@@ -1,0 +1,26 @@
+"""The part of an image that answers lie in: the same rule over HTTP and on the command line."""
+
+from __future__ import annotations
+
+from app.problems import ProblemError
+from app.spatial.schemas import Units
+
+Region = tuple[float, float, float, float]
+"""x_min, y_min, x_max, y_max."""
+
+
+def in_fractions(region: Region, units: Units, width: int, height: int) -> Region:
+    """In [0,1] of the upright image, whose size is in pixels.
+
+    Raises:
+        ProblemError: it is not one of this image.
+    """
+    right, bottom = (width, height) if units == "pixels" else (1, 1)
+    x_min, y_min, x_max, y_max = region
+    if not (0 <= x_min < x_max <= right and 0 <= y_min < y_max <= bottom):
+        detail = (
+            f"A region is x_min, y_min, x_max, y_max with 0 <= x_min < x_max <= {right} and "
+            f"0 <= y_min < y_max <= {bottom}."
+        )
+        raise ProblemError("invalid-request", detail, field="region")
+    return x_min / right, y_min / bottom, x_max / right, y_max / bottom
