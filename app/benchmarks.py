@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,23 +17,10 @@ Json = Annotated[bool, Parameter(negative="", help="Print one JSON document inst
 Plots = Annotated[Path | None, Parameter(help="Write pictures into this folder, as PNG and SVG.")]
 
 
-@bench.command
-def pipeline(
-    *,
-    forward_ms: float = 3.9,
-    streams: int = 32,
-    mode: Literal["pipelined", "blocking", "both"] = "both",
-    device: Literal["emulated"] = "emulated",
-    sample_us: float = 100.0,
-    launch_us: float = 0.0,
-    prefill_ms: float | None = None,
-    inject_ms: float = 0.0,
-    workload: Literal["detect", "short"] = "detect",
-    steps: int = 1000,
-    json: Json = False,
-    plots: Plots = None,
-) -> int:
-    """Decode steps on a device of a given speed: only the device is emulated, all host code is the real one.
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Emulated:
+    """A device of a given speed, and its work.
 
     Parameters
     ----------
@@ -40,10 +28,6 @@ def pipeline(
         How long a decode forward takes; 0, with no sampling either, leaves the host alone.
     streams
         Sequences that decode together.
-    mode
-        Both take turns in one run.
-    device
-        What runs the forwards.
     sample_us
         How long sampling takes on the device.
     launch_us
@@ -57,16 +41,52 @@ def pipeline(
     steps
         Steps to time in each mode.
     """
-    durations = {"--forward-ms": forward_ms, "--sample-us": sample_us, "--launch-us": launch_us}
-    durations |= {"--prefill-ms": prefill_ms or 0.0, "--inject-ms": inject_ms}
-    _check({"--streams": streams, "--steps": steps}, durations)
+
+    forward_ms: float = 3.9
+    streams: int = 32
+    sample_us: float = 100.0
+    launch_us: float = 0.0
+    prefill_ms: float | None = None
+    inject_ms: float = 0.0
+    workload: Literal["detect", "short"] = "detect"
+    steps: int = 1000
+
+    def check(self) -> None:
+        """Raises ProblemError."""
+        times = {
+            "--forward-ms": self.forward_ms,
+            "--sample-us": self.sample_us,
+            "--launch-us": self.launch_us,
+        }
+        times |= {"--prefill-ms": self.prefill_ms or 0.0, "--inject-ms": self.inject_ms}
+        _check({"--streams": self.streams, "--steps": self.steps}, times)
+
+
+@bench.command
+def pipeline(
+    *,
+    emulated: Emulated | None = None,
+    mode: Literal["pipelined", "blocking", "both"] = "both",
+    device: Literal["emulated"] = "emulated",
+    json: Json = False,
+    plots: Plots = None,
+) -> int:
+    """Decode steps on a device of a given speed: only the device is emulated, all host code is the real one.
+
+    Parameters
+    ----------
+    mode
+        Both take turns in one run.
+    device
+        What runs the forwards.
+    """
+    emulated = emulated or Emulated()
+    emulated.check()
     from bench import pipeline as measuring
     from bench import report
     from bench.emulated import EmulatedModel
 
-    setting = measuring.Setting(
-        forward_ms, streams, sample_us, launch_us, prefill_ms, inject_ms, workload, steps
-    )
+    setting = measuring.Setting(**asdict(emulated))
     results = measuring.measure(EmulatedModel(), setting, mode)
     if plots is not None:
         from bench.plots import plot_pipeline
@@ -175,6 +195,55 @@ def load(*, seconds: float = 60.0, factor: float = 2.0, timeout_s: float = 10.0,
         print(json_text.dumps(result.as_json()))
     else:
         report.show_load(result)
+    return 0
+
+
+@bench.command
+def batch(*, images: int = 1500, json: Json = False) -> int:
+    """A batch over a folder: its rate beside that of the engine alone, and how its memory grows.
+
+    Parameters
+    ----------
+    images
+        Of the batch; its memory is compared with that of a third of them.
+    """
+    if images < 3:
+        raise ProblemError("invalid-request", "--images must be at least 3.")
+    from bench import batch as measuring
+    from bench import report
+
+    result = measuring.run(images, report.progress())
+    if json:
+        print(json_text.dumps(result.as_json()))
+    else:
+        report.show_batch(result)
+    return 0
+
+
+@bench.command
+def jobs(
+    *, callers: int = 4, seconds: float = 30.0, batch_share: float | None = None, json: Json = False
+) -> int:
+    """Callers alone, and beside a job that keeps the engine busy; starts a service of its own.
+
+    Parameters
+    ----------
+    callers
+        Requests at a time; each caller asks again as soon as it has its answer.
+    seconds
+        How long the callers ask, alone and beside the job.
+    batch_share
+        The service's setting; its default when nothing is said.
+    """
+    _check({"--callers": callers, "--seconds": seconds}, {})
+    from bench import jobs as measuring
+    from bench import report
+
+    result = measuring.run(callers, seconds, batch_share, report.progress())
+    if json:
+        print(json_text.dumps(result.as_json()))
+    else:
+        report.show_jobs(result)
     return 0
 
 

@@ -52,6 +52,9 @@ class Settings:
     As text it may end in K, M, G or T, powers of 1,024."""
     batch_share: float = 0.5
     """Part of the rows that batch requests hold at most while there are interactive ones."""
+    flood_share: float = 0.3
+    """Part of a worker's rows that a tenant holds at most while others have requests, if more of its own are
+    waiting than the worker can hold."""
     stall_s: float = 60.0
     """An engine that does nothing for so long although it has work counts as hung: its worker ends."""
 
@@ -121,8 +124,9 @@ class Settings:
         _parse_adapters(self.adapter)
         if self.kv_memory is not None and self.kv_memory <= 0:
             raise SettingsError(f"kv_memory must be greater than 0, not {self.kv_memory}")
-        if self.batch_share > 1:
-            raise SettingsError(f"batch_share must be at most 1, not {self.batch_share}")
+        for name in ("batch_share", "flood_share"):
+            if getattr(self, name) > 1:
+                raise SettingsError(f"{name} must be at most 1, not {getattr(self, name)}")
         if self.tenant_queue_bytes < self.body_limit_bytes:
             raise SettingsError("tenant_queue_bytes must be at least body_limit_bytes")
         if self.tenant_images_bytes < self.body_limit_bytes:
@@ -223,6 +227,7 @@ _POSITIVE = (
     "workers",
     "max_batch",
     "batch_share",
+    "flood_share",
     "stall_s",
     "queue_depth",
     "tenant_queue_depth",

@@ -37,7 +37,9 @@ def configure(process: str) -> None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        raise SettingsError("traces need more packages: pip install '.[otel]' in Pointbox's repository") from None
+        raise SettingsError(
+            "traces need more packages: pip install '.[otel]' in Pointbox's repository"
+        ) from None
     name = os.environ.get("OTEL_SERVICE_NAME") or f"pointbox-{process}"
     provider = TracerProvider(resource=Resource.create({"service.name": name}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -49,7 +50,7 @@ class Feeder:
         self.id = settings.worker_id or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._settings = settings
         self._info = engine.model_info
-        self._room = Room(settings.max_batch, settings.batch_share, engine.pages_for)
+        self._room = Room(settings.max_batch, settings.batch_share, settings.flood_share, engine.pages_for)
         self._watchdog = Watchdog(engine, settings.stall_s)
         self._began = time.monotonic()
         self._redis = producer(settings.redis_url)
@@ -129,10 +130,14 @@ class Feeder:
         if not self._more:
             return False
         self._more = False  # before the command: what wakes us while it runs may be too late for it
-        deliveries = await self._queue.take(rows, batch_rows)
+        held = Counter[str]()
+        for delivery in self._deliveries():
+            held[delivery.tenant] += delivery.rows
+        flood = self._room.capacity, self._room.flood_rows
+        deliveries, more = await self._queue.take(rows, batch_rows, *flood, held)
         for delivery in deliveries:
             self._start(delivery)
-        self._more = self._more or bool(deliveries) or not (rows and batch_rows)
+        self._more = self._more or more
         return bool(deliveries)
 
     async def _take_lost(self) -> bool:

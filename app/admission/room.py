@@ -14,12 +14,16 @@ class Room:
     Args:
         max_batch: rows.
         batch_share: part of the rows that batch phrases get while there are interactive ones.
+        flood_share: part of the rows that a tenant gets which floods, while others have requests.
         pages_for: pages that a phrase takes at most, by its `max_objects`.
     """
 
-    def __init__(self, max_batch: int, batch_share: float, pages_for: Callable[[int], int]) -> None:
+    def __init__(
+        self, max_batch: int, batch_share: float, flood_share: float, pages_for: Callable[[int], int]
+    ) -> None:
         self.capacity = max_batch + max(2, max_batch // 4)
         """Phrases: those in the batch and a few that are being decoded for it."""
+        self.flood_rows = max(1, int(flood_share * max_batch))
         self._batch_rows = max(1, int(batch_share * max_batch))
         self._pages_for = pages_for
         self._usual_pages = pages_for(SpatialParams(phrases=[]).max_objects)

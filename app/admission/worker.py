@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
+import uvloop
 
 from app import logs, tracing
 from app.admission.execution import EngineDied, EngineLike
@@ -46,7 +47,7 @@ def run_worker(settings: Settings) -> int:
 
     check_stores(settings)
     try:
-        asyncio.run(work(settings, load, decode))
+        uvloop.run(work(settings, load, decode))
     except EngineError as error:  # the model, the device or a limit cannot be had
         raise SettingsError(as_flags(str(error))) from None
     except EngineDied as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,15 +68,21 @@ class WorkerQueue:
         self.inbox = f"{self._scripts.prefix}inbox:{worker}"
         self.wake = f"{self._scripts.prefix}wake:{model}"
 
-    async def take(self, rows: int, batch_rows: int) -> list[Delivery]:
-        """Requests that cost about so many phrases; the last one may go beyond.
+    async def take(
+        self, rows: int, batch_rows: int, flood: int, flood_rows: int, held: Mapping[str, int]
+    ) -> tuple[list[Delivery], bool]:
+        """Requests that cost about so many phrases, the last one may go beyond; and whether more are waiting.
 
         Args:
             rows: for interactive requests.
             batch_rows: for batch requests, which are given only when no interactive one is.
+            flood: a tenant floods of whose requests more than these are waiting.
+            flood_rows: what it may hold while others have requests.
+            held: phrases that this worker has, by tenant.
         """
-        answer = await self._scripts.run("take", self._worker, self._model, rows, batch_rows, ENTRY_VERSION)
-        return _deliveries(answer)
+        arguments = (rows, batch_rows, ENTRY_VERSION, flood, flood_rows, *_flat(held.items()))
+        now, more, *taken = await self._scripts.run("take", self._worker, self._model, *arguments)
+        return _deliveries([now, *taken]), bool(more)
 
     async def reclaim(self) -> Delivery | None:
         """One request of a dead worker; it must run alone here."""

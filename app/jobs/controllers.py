@@ -14,6 +14,7 @@ from litestar.response import Stream
 
 from app.access.caller import caller_of
 from app.access.gate import NEEDS
+from app.bodies import check_plain
 from app.idempotency.replays import REPLAYED, Replays, key_of
 from app.inference import Inference
 from app.jobs.documents import PictureOperation, SubmitOperation
@@ -70,6 +71,7 @@ class JobController(Controller):
         service, caller = _service(state), caller_of(request)
         if request.content_type[0] != "application/json":
             raise ProblemError("unsupported-media", "Send the job as application/json.")
+        check_plain(request)
         asked = decode_json(await request.body(), JobRequest)
         key = key_of(request)
         async with AsyncExitStack() as held:

@@ -1,4 +1,7 @@
-"""A job's results in the formats of other tools, gathered in files on disk so that memory stays flat."""
+"""A job's results in the formats of other tools, gathered in files on disk so that memory stays flat.
+
+The client, which stands alone, writes the same for results in memory; a test holds the two together.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,9 @@ from typing import Any, Protocol
 from app.jobs.errors import JobError
 from app.jobs.records import Format, JobSpec, Result
 from app.spatial.schemas import Box, Point, Task
+
+POINT_PERCENT = 0.5
+"""How wide Label Studio shows a point, in percent of the image."""
 
 
 class Export(Protocol):
@@ -125,7 +131,7 @@ class LabelStudio:
         found: list[Box] | list[Point] = result.objects or result.points or []
         prediction = {
             "model_version": f"{self._spec.model}-{self._spec.revision}",
-            "score": min((item.score for item in found), default=0.0),
+            "score": sum(item.score for item in found) / len(found) if found else 0.0,
             "result": [_region(number, item, result) for number, item in enumerate(found)],
         }
         image = f"{self._spec.source.rstrip('/')}/{result.key}"
@@ -171,7 +177,7 @@ def _coco_place(item: Box | Point, result: Result) -> dict[str, Any]:
 def _region(number: int, item: Box | Point, result: Result) -> dict[str, Any]:
     """Label Studio counts in percent."""
     if isinstance(item, Point):
-        kind, place = "keypointlabels", {"x": 100 * item.x, "y": 100 * item.y, "width": 1}
+        kind, place = "keypointlabels", {"x": 100 * item.x, "y": 100 * item.y, "width": POINT_PERCENT}
     else:
         kind = "rectanglelabels"
         place = {

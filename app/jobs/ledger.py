@@ -60,6 +60,8 @@ class Ledger:
         return job
 
     async def find(self, job_id: str, tenant: str) -> Job | None:
+        if "\0" in job_id:  # PostgreSQL has no such text
+            return None
         async with self._database.session() as session:
             query = select(Job).where(Job.id == job_id, Job.tenant == tenant)
             job: Job | None = await session.scalar(query)

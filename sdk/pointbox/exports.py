@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 if TYPE_CHECKING:
     from pointbox.results import Detection, DetectResult, Point, PointResult
@@ -69,7 +68,8 @@ def label_studio(image: str, result: DetectResult | PointResult) -> dict[str, An
     """
     scores = [found.score for found in result]
     about = {"model_version": result.model, "score": sum(scores) / len(scores) if scores else 0.0}
-    regions = [_region(found, result.image.width, result.image.height) for found in result]
+    size = result.image.width, result.image.height
+    regions = [_region(number, found, *size) for number, found in enumerate(result)]
     return {"data": {"image": image}, "predictions": [about | {"result": regions}]}
 
 
@@ -83,7 +83,7 @@ def _coco_shape(found: Detection | Point) -> dict[str, Any]:
     return {"bbox": [x_min, y_min, width, height], "area": width * height}
 
 
-def _region(found: Detection | Point, width: int, height: int) -> dict[str, Any]:
+def _region(number: int, found: Detection | Point, width: int, height: int) -> dict[str, Any]:
     corners = found.pixels
     x, y = corners[0] / width * 100, corners[1] / height * 100
     if len(corners) == 2:
@@ -93,7 +93,7 @@ def _region(found: Detection | Point, width: int, height: int) -> dict[str, Any]
         size = (corners[2] - corners[0]) / width, (corners[3] - corners[1]) / height
         shape = {"width": size[0] * 100, "height": size[1] * 100, "rotation": 0}
     return {
-        "id": uuid4().hex[:10],
+        "id": str(number),
         "type": kind,
         "from_name": "label",
         "to_name": "image",

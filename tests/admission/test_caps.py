@@ -44,10 +44,10 @@ async def test_caps_on_depth_and_bytes(settings, redis, limits, refusal):
     await client.close()
 
 
-async def set_rate(redis, settings, answers, seconds):
+async def set_rate(redis, settings, answers, seconds, lane=""):
     now, _ = await redis.time()
     rate = {"count": answers, "ms": seconds * 1000, "at": now * 1000}
-    await redis.hset(f"pb1:{{{settings.namespace}}}:rate:tiny", mapping=rate)
+    await redis.hset(f"pb1:{{{settings.namespace}}}:rate:tiny{lane}", mapping=rate)
 
 
 async def test_retry_after_follows_the_measured_rate(settings, redis):
@@ -78,6 +78,19 @@ async def test_who_cannot_be_answered_in_time_hears_so_at_once(client, redis, se
         await ask(client, "cat", tenant="quiet")
     with pytest.raises(TenantQueueFull):
         await ask(client, "cat", tenant="quiet", timeout_s=8)
+
+
+async def test_who_is_held_back_hears_by_the_rate_of_its_own_lane(client, redis, settings):
+    await announce(redis, settings)
+    await set_rate(redis, settings, 100, 10)
+    await set_rate(redis, settings, 20, 10, lane=":interactive:flood")
+    for _ in range(20):
+        await ask(client, "cat", tenant="flood")
+    await ask(client, "cat", tenant="quiet", timeout_s=10)
+    with pytest.raises(TenantQueueFull) as caught:
+        await ask(client, "cat", tenant="flood", timeout_s=10)
+    assert caught.value.retry_after_s == 3
+    await ask(client, "cat", tenant="quiet", timeout_s=10)
 
 
 async def test_the_rate_is_measured_while_requests_wait(client, start_work, redis, settings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 
@@ -39,9 +40,10 @@ class Chaos:
         self.tickets.append(await ask(self.client, *phrases, image=kind, tenant=tenant, priority=priority))
 
     async def take(self, worker):
-        self.held[worker] += await self.queues[worker].take(
-            self.dice.choice((1, 3, 8)), self.dice.choice((1, 8))
-        )
+        rows, batch_rows, flood, flood_rows = map(self.dice.choice, ((1, 3, 8), (1, 8), (0, 9), (1, 4)))
+        tenants = Counter(delivery.tenant for delivery in self.held[worker])
+        taken, _ = await self.queues[worker].take(rows, batch_rows, flood, flood_rows, tenants)
+        self.held[worker] += taken
 
     async def reclaim(self, worker):
         delivery = await self.queues[worker].reclaim()

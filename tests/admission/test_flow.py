@@ -9,6 +9,7 @@ import pytest
 from app.admission.client import AdmissionClient, Limits
 from app.admission.errors import Unavailable, UnknownModel
 from app.admission.messages import Completed, Failure, ObjectEvent, PhraseEvent
+from app.admission.worker_queue import WorkerQueue
 from tests.admission.fakes import FakeEngine, announce, answer, ask, leftovers, until
 
 
@@ -139,6 +140,30 @@ async def test_tenants_take_turns(client, start_work, redis, settings):
     await asyncio.gather(*map(answer, flood + quiet))
     places = [n for n, (phrase,) in enumerate(work.engine.runs) if phrase.startswith("quiet")]
     assert max(places) < 12, "three requests of a quiet tenant pass a flood of thirty"
+
+
+async def test_a_tenant_that_floods_leaves_rows_to_others_while_they_need_some(client, redis, settings):
+    await announce(redis, settings)
+    queue = WorkerQueue(redis, settings.namespace, "w", "tiny")
+    flood = [await ask(client, "much", tenant="flood") for _ in range(10)]
+
+    async def take(rows, **held):
+        taken, more = await queue.take(rows, 8, 4, 4, held)
+        return [delivery.tenant for delivery in taken], more
+
+    quiet = await ask(client, "little", tenant="quiet")
+    assert await take(2) == (["flood", "flood"], True), "its turn"
+    assert await take(3, flood=2) == (["flood", "flood", "quiet"], True)
+    assert await take(8, flood=4, quiet=1) == ([], True)
+    assert await take(1, flood=3, quiet=1) == (["flood"], True)
+    await flood[-1].cancel()
+    assert await take(1, flood=4, quiet=1) == (["flood"], True), "four that wait are no flood"
+    flood += [await ask(client, "much", tenant="flood") for _ in range(3)]
+    assert await take(8, flood=5, quiet=1) == ([], True)
+    await quiet.cancel()
+    assert await take(8, flood=5) == (["flood"] * 6, False), "nobody else needs them"
+    for ticket in flood:
+        await ticket.cancel()
 
 
 async def test_interactive_goes_before_batch(client, start_work, redis, settings):

@@ -32,11 +32,11 @@ def flying(priority, rows, max_objects=50):
 )
 def test_rows(deliveries, left):
     """16 rows, four phrases on their way, batch holds eight while there are interactive ones."""
-    assert Room(16, 0.5, lambda _: 1).left(deliveries, 1000) == left
+    assert Room(16, 0.5, 0.5, lambda _: 1).left(deliveries, 1000) == left
 
 
 def test_pages():
-    room = Room(16, 0.5, lambda max_objects: max_objects // 10)
+    room = Room(16, 0.5, 0.5, lambda max_objects: max_objects // 10)
     assert room.left([flying("interactive", 2)], 30) == (4, 4)
     assert room.left([flying("interactive", 2, max_objects=100)], 30) == (2, 2)
     assert room.left([flying("interactive", 8)], 30) == (0, 0)

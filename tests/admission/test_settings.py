@@ -48,6 +48,7 @@ def test_a_child_reads_the_same_settings():
         ),
         ({"POINTBOX_MODEL": " , "}, "^POINTBOX_MODEL must name a model$"),
         ({"POINTBOX_BATCH_SHARE": "1.5"}, "^POINTBOX_BATCH_SHARE must be at most 1"),
+        ({"POINTBOX_FLOOD_SHARE": "1.5"}, "^POINTBOX_FLOOD_SHARE must be at most 1"),
         ({"POINTBOX_KV_MEMORY": "lots"}, "POINTBOX_KV_MEMORY must be a number of bytes, such as 512M or 2G"),
         ({"POINTBOX_KV_MEMORY": "0"}, "^POINTBOX_KV_MEMORY must"),
         ({"POINTBOX_REDIS_URL": "localhost:6379"}, "redis://"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -10,6 +11,8 @@ import httpx
 import pytest
 
 from app.http import HEAD_BYTES
+from app.settings import Settings
+from tests.app.api import serving_api
 from tests.app.asking import told
 
 GET = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n"
@@ -84,3 +87,16 @@ def test_what_is_no_http(client: httpx.Client, nonsense: bytes) -> None:
     assert status == 400
     assert document["detail"] == "This is no HTTP request that can be read."
     assert client.get("/livez").status_code == 200
+
+
+async def test_a_head_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.http.HEAD_S", 0.2)
+    settings = Settings(redis_url="redis://127.0.0.1:1")
+    async with serving_api(settings) as url:
+        whole = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for sent, statuses in ((b"", [408]), (whole[:20], [408]), (whole + whole[:20], [200, 408])):
+            reader, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(url).port)
+            writer.write(sent)
+            answer = await asyncio.wait_for(reader.read(), 60)
+            assert [int(status) for status in re.findall(rb"HTTP/1.1 (\d+) ", answer)] == statuses
+            writer.close()

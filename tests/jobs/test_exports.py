@@ -6,7 +6,9 @@ import json
 import zipfile
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from app.jobs.errors import JobError
@@ -17,6 +19,7 @@ from app.jobs.running import finish
 from app.jobs.shards import errors_name, results_name
 from app.jobs.stores import FolderStore
 from app.spatial.schemas import Box, ImageInfo, PhraseInfo, Point, Task
+from pointbox import DetectResult, PointResult
 
 SIZE = ImageInfo(width=200, height=100)
 BOX = Box(x_min=0.1, y_min=0.2, x_max=0.5, y_max=0.6, label="dog", phrase_index=0, score=0.75)
@@ -115,6 +118,35 @@ def test_label_studio(tmp_path: Path, task: Task) -> None:
     assert (region["value"]["x"], region["value"]["y"]) == pytest.approx(
         (10, 20) if task == "detect" else (25, 50)
     )
+
+
+@pytest.mark.parametrize("task", ["detect", "point"])
+def test_the_client_writes_the_same(tmp_path: Path, task: Task) -> None:
+    result = (
+        boxes("a.jpg", BOX, CAT)
+        if task == "detect"
+        else Result(key="a.jpg", image=SIZE, points=[SPOT, SPOT], phrases=[])
+    )
+    names = ["dog", "bird"] if task == "point" else ["dog", "cat"]
+    phrases = [PhraseInfo(object=name, finish_reason="stop", truncated=False) for name in names]
+    common = {"request_id": "r", "finish_reason": "stop", "truncated": False, "metrics": {}, "model": "m-r"}
+    answer = {**common, **msgspec.to_builtins(result), "phrases": msgspec.to_builtins(phrases)}
+    theirs = msgspec.convert(answer, DetectResult if task == "detect" else PointResult)
+
+    def ours(form: Format, name: str) -> bytes:
+        return exported(tmp_path / form, spec_of(task, form, phrases=names), [result], name)
+
+    assert read(ours("coco", "coco.json")) == read(json.dumps(theirs.to_coco("a.jpg")))
+    (entry,) = read(ours("labelstudio", "labelstudio.json"))
+    assert entry == read(json.dumps(theirs.to_label_studio("s3://pets/in/a.jpg")))
+    if task == "detect":
+        with zipfile.ZipFile(BytesIO(ours("yolo", "yolo.zip"))) as files:
+            assert files.read("labels/a.txt").decode() == theirs.to_yolo()
+
+
+def read(text: str | bytes) -> Any:
+    """JSON whose numbers need not agree in their last digits."""
+    return json.loads(text, parse_float=lambda number: round(float(number), 9))
 
 
 def planned(tmp_path: Path, name: str, text: str, phrases: list[str]) -> dict[str, list[str] | None]:

@@ -200,6 +200,12 @@ async def test_a_key_without_the_scope_has_no_jobs(settings: Settings, tmp_path:
         assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")
 
 
+async def test_a_compressed_job(jobs: Jobs) -> None:
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    answer = await jobs.api.client.post("/v1/jobs", content=b"\x1f\x8b", headers=headers)
+    assert (answer.status_code, answer.json()["type"]) == (415, "/problems/unsupported-media")
+
+
 async def test_a_model_that_nobody_serves_is_refused(jobs: Jobs) -> None:
     answer = await jobs.submit(model="no-such-model")
     assert (answer.status_code, answer.json()["type"]) == (404, "/problems/unknown-model")

@@ -40,19 +40,24 @@ local function full(kind, ms)
 end
 local tenants = redis.call('LLEN', ring_key(model, priority))
 if open[3] >= limits.tenant_depth or open[4] + extra > limits.tenant_bytes then
-  return full('tenant-queue-full', time_for(model, open[3] * math.max(tenants, 1)))
+  return full('tenant-queue-full', time_for(rate_key(model), open[3] * math.max(tenants, 1)))
 end
 if open[1] >= limits.depth or open[2] + extra > limits.bytes then
-  return full('queue-full', time_for(model, open[1]))
+  return full('queue-full', time_for(rate_key(model), open[1]))
 end
 
--- Whoever cannot be answered in time hears so at once. Tenants take turns, so a quiet one waits for few.
+-- Whoever cannot be answered in time hears so at once. Tenants take turns, so a quiet one waits for few; one that
+-- floods is held back, which the rate of its own lane tells.
 local lane = lane_key(model, priority, tenant)
-local waiting, turns = queued(model, priority), redis.call('XLEN', lane) * tenants
+local before_it, own_rate = waiting_in(lane), rate_key(model, priority, tenant)
+local open_in_lane = redis.call('XLEN', lane)
+local waiting, turns = queued(model, priority), open_in_lane * tenants
 local before = priority == 'batch' and queued(model, 'interactive') or 0
-local wait = time_for(model, before + math.min(waiting, turns))
-if wait and wait > timeout_ms * TIMEOUT_SHARE then
-  local own = tenants > 1 and turns < waiting
+local wait = time_for(rate_key(model), before + math.min(waiting, turns)) or 0
+local own_wait = time_for(own_rate, before_it) or 0
+local own = tenants > 1 and (turns < waiting or own_wait > wait)
+wait = math.max(wait, own_wait)
+if wait > timeout_ms * TIMEOUT_SHARE then
   return full(own and 'tenant-queue-full' or 'queue-full', wait - timeout_ms * TIMEOUT_SHARE)
 end
 if not stored and not bytes then
@@ -69,7 +74,10 @@ if redis.call('PTTL', image) < keep_ms then
 end
 
 if not any_queued(model) then
-  begin_measure(model, now)
+  begin_measure(rate_key(model), now)
+end
+if before_it == 0 and open_in_lane > 0 then
+  begin_measure(own_rate, now)
 end
 add_queued(model, priority, 1)
 if redis.call('EXISTS', lane) == 0 then

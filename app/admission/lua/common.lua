@@ -14,6 +14,7 @@
 --   ward:MODEL                 the busy worker that empties itself to run lost requests alone
 --   worker:ID  workers  models registry
 --   waiting  rate:MODEL        hashes: requests that no worker has, by MODEL:PRIORITY; answers and in how long
+--   rate:MODEL:PRIORITY:TENANT the same of one lane
 --   usage:TENANT counts      counts of final answers, of a tenant and of all; `counts` also of admissions
 --   used:DAY                 hash, KEY:WHAT -> count, of the final answers to requests that came with a key
 
@@ -96,7 +97,7 @@ local function release_image(req)
     return 0
   end
   redis.call('HDEL', P .. 'refs', name)
-  redis.call('DEL', P .. 'image:' .. name)
+  redis.call('UNLINK', P .. 'image:' .. name)
   return tonumber(req.size)
 end
 
@@ -128,26 +129,35 @@ local function any_queued(model)
   return queued(model, 'interactive') + queued(model, 'batch') > 0
 end
 
+local function waiting_in(lane)
+  local there = redis.call('XLEN', lane)
+  return there > 0 and there - redis.call('XPENDING', lane, GROUP)[1] or 0
+end
+
+local function rate_key(model, priority, tenant)
+  return P .. 'rate:' .. model .. (tenant and ':' .. priority .. ':' .. tenant or '')
+end
+
 -- Answers are counted while requests wait, over the time in which they do, both with exponentially falling
--- weight: how fast a model answers cannot be seen while it has too little to do.
-local function measure(model, now, answers)
-  local key = P .. 'rate:' .. model
+-- weight: how fast a model answers cannot be seen while it has too little to do. So are those of each lane.
+local function measure(key, now)
   local rate = redis.call('HMGET', key, 'count', 'ms', 'at')
   local passed = math.min(now - tonumber(rate[3] or now), IDLE_MS)
   local left = math.exp(-passed / RATE_MS)
-  local count, ms = tonumber(rate[1] or 0) * left + answers, tonumber(rate[2] or 0) * left + passed
+  local count, ms = tonumber(rate[1] or 0) * left + 1, tonumber(rate[2] or 0) * left + passed
   redis.call('HSET', key, 'count', string.format('%.6f', count), 'ms', string.format('%.3f', ms), 'at', int(now))
   redis.call('PEXPIRE', key, RATE_MS * 60)
 end
 
 -- Requests begin to wait: the time until now says nothing.
-local function begin_measure(model, now)
-  redis.call('HSET', P .. 'rate:' .. model, 'at', int(now))
+local function begin_measure(key, now)
+  redis.call('HSET', key, 'at', int(now))
+  redis.call('PEXPIRE', key, RATE_MS * 60)
 end
 
--- Milliseconds that a model needs for so many requests; nil while that is not known.
-local function time_for(model, requests)
-  local rate = redis.call('HMGET', P .. 'rate:' .. model, 'count', 'ms')
+-- Milliseconds that so many requests take; nil while that is not known.
+local function time_for(key, requests)
+  local rate = redis.call('HMGET', key, 'count', 'ms')
   local count, ms = tonumber(rate[1] or 0), tonumber(rate[2] or 0)
   if count < 3 or ms < 100 then
     return nil

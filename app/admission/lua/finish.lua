@@ -6,7 +6,10 @@ if not req then
   return 0
 end
 if any_queued(req.model) then
-  measure(req.model, now_ms(), 1)
+  measure(rate_key(req.model), now_ms())
+end
+if waiting_in(req.lane) > 0 then
+  measure(rate_key(req.model, req.priority, req.tenant), now_ms())
 end
 conclude(id, req, answer, outcome)
 return 1

@@ -1,10 +1,17 @@
--- ARGV: worker model rows batch_rows v
+-- ARGV: worker model rows batch_rows v flood flood_rows [tenant rows]...
 -- Deficit round-robin over the tenants, interactive before batch. A tenant's turn adds QUANTUM phrases to
--- its deficit; a turn cut short for want of rows goes on at the next call.
--- Returns {now, request...}, all of one priority; together they cost at most `rows` phrases, or `batch_rows`,
--- except that one request may pass it.
+-- its deficit; a turn cut short for want of rows goes on at the next call. A tenant of
+-- whose requests more than `flood` wait gets none while it holds `flood_rows` of this worker, unless it is the
+-- only one; the pairs tell who holds how many.
+-- Returns {now, 1 if more is waiting than was taken else 0, request...}, all of one priority; together they
+-- cost at most `rows` phrases, or `batch_rows`, except that one request may pass it.
 local worker, model, v = ARGV[1], ARGV[2], ARGV[5]
+local flood, flood_rows = tonumber(ARGV[6]), tonumber(ARGV[7])
 local room = {interactive = tonumber(ARGV[3]), batch = tonumber(ARGV[4])}
+local held = {}
+for i = 8, #ARGV, 2 do
+  held[ARGV[i]] = tonumber(ARGV[i + 1])
+end
 local rows
 local QUANTUM = 4
 local now = now_ms()
@@ -26,12 +33,24 @@ local function peek(lane)
   return fields, tonumber(cost)
 end
 
+local function has_its_part(priority, tenant)
+  if (held[tenant] or 0) < flood_rows or redis.call('LLEN', ring_key(model, priority)) == 1 then
+    return false
+  end
+  return waiting_in(lane_key(model, priority, tenant)) > flood
+end
+
 -- Returns whether the tenant's turn is over.
-local function serve(lane, turn, tenant)
+local function serve(priority, turn, tenant)
+  local lane = lane_key(model, priority, tenant)
   local deficit = tonumber(redis.call('HGET', turn, tenant) or 0)
   while true do
     local fields, cost = peek(lane)
     if not fields then
+      redis.call('HSET', turn, tenant, 0)
+      return true
+    end
+    if has_its_part(priority, tenant) then
       redis.call('HSET', turn, tenant, 0)
       return true
     end
@@ -45,6 +64,7 @@ local function serve(lane, turn, tenant)
     end
     local entry = redis.call('XREADGROUP', 'GROUP', GROUP, worker, 'COUNT', 1, 'STREAMS', lane, '>')[1][2][1]
     table.insert(taken, hand_over(now, worker, entry, fields))
+    held[tenant] = (held[tenant] or 0) + cost
     deficit = deficit - cost
     rows = rows - cost
   end
@@ -52,7 +72,7 @@ end
 
 local function waiting(ring, priority)
   for _, tenant in ipairs(redis.call('LRANGE', ring, 0, -1)) do
-    if peek(lane_key(model, priority, tenant)) then
+    if not has_its_part(priority, tenant) and peek(lane_key(model, priority, tenant)) then
       return true
     end
   end
@@ -72,7 +92,7 @@ for _, priority in ipairs(PRIORITIES) do
         redis.call('HINCRBY', turn, tenant, QUANTUM)
         redis.call('HSET', turn, '', tenant)
       end
-      if not serve(lane_key(model, priority, tenant), turn, tenant) then
+      if not serve(priority, turn, tenant) then
         break
       end
       redis.call('HDEL', turn, '')
@@ -80,4 +100,4 @@ for _, priority in ipairs(PRIORITIES) do
     end
   end
 end
-return {now, unpack(taken)}
+return {now, any_queued(model) and 1 or 0, unpack(taken)}
