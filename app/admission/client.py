@@ -156,14 +156,8 @@ class AdmissionClient:
             key_id,
         )
         try:
-            if isinstance(image, bytes) and self._sent.seems_missing(ref.sha256):
-                answer = await self._admit((*arguments, image))
-            else:
-                answer = await self._admit(arguments)
-                if answer[0] == b"need-image":
-                    answer = await self._admit((*arguments, await ref.load()))
-            self._sent.note(ref.sha256, admitted=answer[0] == b"admitted")
-            self._accept(ticket, model, answer)
+            here = image if isinstance(image, bytes) else None
+            self._accept(ticket, model, await self._admit_with(arguments, ref, here))
         except BaseException as error:
             if new:
                 self._tickets.pop(request_id, None)
@@ -208,6 +202,17 @@ class AdmissionClient:
         except REDIS_ERRORS as error:
             return False, _unreachable(error).detail
         return (True, "") if live else (False, "no worker is running")
+
+    async def _admit_with(self, arguments: tuple[Any, ...], ref: ImageRef, here: bytes | None) -> list[Any]:
+        """Sends the bytes where Redis seems to lack them, or says that it does."""
+        if here is not None and self._sent.seems_missing(ref.sha256):
+            answer = await self._admit((*arguments, here))
+        else:
+            answer = await self._admit(arguments)
+            if answer[0] == b"need-image":
+                answer = await self._admit((*arguments, await ref.load()))
+        self._sent.note(ref.sha256, admitted=answer[0] == b"admitted")
+        return answer
 
     async def _admit(self, arguments: tuple[Any, ...]) -> list[Any]:
         """Repeated once when the reply gets lost: the script enqueues an id once."""
