@@ -182,7 +182,7 @@ class AdmissionClient:
     async def known_models(self) -> set[str]:
         """Names that may be asked for: of live workers, and of those that left lately. Raises Unavailable."""
         try:
-            names: list[bytes] = await self._redis.zrange(f"{self._prefix}models", 0, -1)
+            names: Any = await self._redis.zrange(f"{self._prefix}models", 0, -1)
         except REDIS_ERRORS as error:
             raise _unreachable(error) from error
         return {name.decode() for name in names}
