@@ -1,12 +1,13 @@
-"""How requests are read off the wire: uvicorn's protocol, with a limit and with problem documents.
+"""How requests are read off the wire: uvicorn's protocol, with limits and with problem documents.
 
-What is not HTTP, or has a head without end, never reaches the application, so it is refused here.
+What is not HTTP, has a head without end or never comes does not reach the application, so it is refused here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Callable
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -21,9 +22,11 @@ UNREAD_BYTES = 512 * 1024
 
 HEAD_S = 60.0
 """Within which a head must be whole."""
+PAUSE_S = 60.0
+"""The longest pause in a body that is being sent."""
 _REASONS = {
     400: ("Bad Request", "This is no HTTP request that can be read."),
-    408: ("Request Timeout", f"The URL and the headers did not come within {HEAD_S:g} seconds."),
+    408: ("Request Timeout", "The request stopped half-way, or took too long to begin."),
     431: (
         "Request Header Fields Too Large",
         f"The URL and the headers are longer than the {HEAD_BYTES:,} bytes that this server reads.",
@@ -43,7 +46,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called by the loop; the time for the first head begins."""
         super().connection_made(transport)
-        self._expect_head()
+        self._restart_timer(HEAD_S, self._late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
@@ -55,7 +58,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._head_bytes, self._received, self._in_head = 0, 0, True
         if self._timer is None:
-            self._expect_head()
+            self._restart_timer(HEAD_S, self._late)
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))
@@ -73,6 +76,12 @@ class HttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """The parser keeps a field until it is whole, so an endless one is noticed by what came for it."""
         super().data_received(data)
+        if self._body_is_coming:
+            self._restart_timer(PAUSE_S, self._body_paused)
+        elif self._is_working:
+            self._stop_timer()
+        elif self._timer is None:  # bytes that begin no request
+            self._restart_timer(HEAD_S, self._late)
         if self._in_head and not self.transport.is_closing():
             self._received += len(data)
             if self._received > UNREAD_BYTES:
@@ -102,8 +111,33 @@ class HttpProtocol(HttpToolsProtocol):
             self._status = 431
             raise ValueError("the head is too long")
 
-    def _expect_head(self) -> None:
-        self._timer = self.loop.call_later(HEAD_S, self._refuse, 408)
+    @property
+    def _is_working(self) -> bool:
+        return not self._in_head and self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def _body_is_coming(self) -> bool:
+        return self._is_working and self.cycle.more_body
+
+    def _body_paused(self) -> None:
+        if not self._body_is_coming:
+            return
+        if self.flow.read_paused:  # the pause is ours
+            self._restart_timer(PAUSE_S, self._body_paused)
+        elif self.cycle.response_started:
+            self.transport.close()
+        else:
+            self._late()
+
+    def _late(self) -> None:
+        if self.cycle is None or self._in_head or self._is_working:
+            self._refuse(408)
+        else:  # there was an answer already
+            self.transport.close()
+
+    def _restart_timer(self, after_s: float, then: Callable[[], None]) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(after_s, then)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

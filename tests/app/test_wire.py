@@ -89,14 +89,31 @@ def test_what_is_no_http(client: httpx.Client, nonsense: bytes) -> None:
     assert client.get("/livez").status_code == 200
 
 
-async def test_a_head_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.http.HEAD_S", 0.2)
-    settings = Settings(redis_url="redis://127.0.0.1:1")
-    async with serving_api(settings) as url:
-        whole = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        for sent, statuses in ((b"", [408]), (whole[:20], [408]), (whole + whole[:20], [200, 408])):
-            reader, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(url).port)
-            writer.write(sent)
-            answer = await asyncio.wait_for(reader.read(), 60)
-            assert [int(status) for status in re.findall(rb"HTTP/1.1 (\d+) ", answer)] == statuses
-            writer.close()
+async def statuses(url: str, *sent: bytes) -> list[int]:
+    """Of the answers to these bytes, a little apart, once the service has ended the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(url).port)
+    for part in sent:
+        writer.write(part)
+        await asyncio.sleep(0.2)
+    answer = await asyncio.wait_for(reader.read(), 60)
+    writer.close()
+    if b" 408 " in answer:
+        refusal(answer[answer.rindex(b"HTTP/1.1 408 ") :])
+    return [int(status) for status in re.findall(rb"HTTP/1.1 (\d+) ", answer)]
+
+
+async def test_a_request_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.http.HEAD_S", 3.0)
+    monkeypatch.setattr("app.http.PAUSE_S", 3.0)
+    whole = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    post = b"POST /v1/detect HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\n"
+    async with serving_api(Settings(redis_url="redis://127.0.0.1:1")) as url:
+        ended = await asyncio.gather(
+            statuses(url),
+            statuses(url, b"\r\n"),
+            statuses(url, whole[:20]),
+            statuses(url, whole, whole[:20]),
+            statuses(url, whole, b"\r\n"),
+            statuses(url, post + b"Content-Length: 9\r\n\r\n", *(b"%d" % n for n in range(5))),
+        )
+    assert ended == [[408], [408], [408], [200, 408], [200], [408]]
