@@ -198,6 +198,55 @@ def load(*, seconds: float = 60.0, factor: float = 2.0, timeout_s: float = 10.0,
     return 0
 
 
+@bench.command
+def batch(*, images: int = 1500, json: Json = False) -> int:
+    """A batch over a folder: its rate beside that of the engine alone, and how its memory grows.
+
+    Parameters
+    ----------
+    images
+        Of the batch; its memory is compared with that of a third of them.
+    """
+    if images < 3:
+        raise ProblemError("invalid-request", "--images must be at least 3.")
+    from bench import batch as measuring
+    from bench import report
+
+    result = measuring.run(images, report.progress())
+    if json:
+        print(json_text.dumps(result.as_json()))
+    else:
+        report.show_batch(result)
+    return 0
+
+
+@bench.command
+def jobs(
+    *, callers: int = 4, seconds: float = 30.0, batch_share: float | None = None, json: Json = False
+) -> int:
+    """Callers alone, and beside a job that keeps the engine busy; starts a service of its own.
+
+    Parameters
+    ----------
+    callers
+        Requests at a time; each caller asks again as soon as it has its answer.
+    seconds
+        How long the callers ask, alone and beside the job.
+    batch_share
+        The service's setting; its default when nothing is said.
+    """
+    _check({"--callers": callers, "--seconds": seconds}, {})
+    from bench import jobs as measuring
+    from bench import report
+
+    result = measuring.run(callers, seconds, batch_share, report.progress())
+    if json:
+        print(json_text.dumps(result.as_json()))
+    else:
+        report.show_jobs(result)
+    return 0
+
+
 def _check(positive: dict[str, float], never_negative: dict[str, float]) -> None:
     for name, value in positive.items():
         if value <= 0:

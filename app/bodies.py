@@ -28,9 +28,7 @@ async def read_body(request: Request[Any, Any, Any], kind: type[T]) -> tuple[T, 
     Raises:
         ProblemError: with the field that is wrong.
     """
-    encoding = request.headers.get("content-encoding", "identity")
-    if encoding.lower() != "identity":
-        raise _unsupported(f"Bodies with content-encoding {encoding!r} are not read; send it plain.")
+    check_plain(request)
     content = await request.body()
     if not content:
         raise ProblemError("invalid-image", "The body is empty: it has no image.", field="image")
@@ -53,6 +51,13 @@ async def read_body(request: Request[Any, Any, Any], kind: type[T]) -> tuple[T, 
     if len(content) <= INLINE_BYTES:
         return decode_json(content, kind), None
     return await asyncio.to_thread(decode_json, content, kind), None
+
+
+def check_plain(request: Request[Any, Any, Any]) -> None:
+    """Raises ProblemError for a compressed body."""
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise _unsupported(f"Bodies with content-encoding {encoding!r} are not read; send it plain.")
 
 
 def invalid(detail: str, field: str) -> NoReturn:

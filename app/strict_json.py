@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import typing
@@ -31,6 +32,7 @@ _KINDS = {
 _GOT = {"int": "a number", "float": "a number with a fraction"}
 _BOUNDS = {">=": "of at least", "<=": "of at most", ">": "greater than", "<": "less than", None: "of"}
 _UNITS = {"str": "characters", "array": "items"}
+_BYTE_ORDER_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _HALF_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u)")
 
 
@@ -94,6 +96,8 @@ def _fault(content: bytes, error: Exception) -> str:
         return "it is nested too deeply"
     if not content.strip():
         return "it is empty"
+    if content.startswith(_BYTE_ORDER_MARKS):
+        return "it must be UTF-8 without a byte order mark"
     if "surrogate" in text or (text == "Input data was truncated" and _HALF_PAIR.search(content)):
         return r"it has half of a surrogate pair, such as \ud800, which is no character"
     return "it ends too early" if text == "Input data was truncated" else text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -18,7 +17,7 @@ import numpy as np
 
 from bench.caller import Caller, Reply
 from bench.overhead import jpeg
-from bench.serving import POINTBOX, Service, environ, service
+from bench.serving import Service, make_key, service
 from bench.workloads import questions
 
 PICTURES = 1000
@@ -104,7 +103,7 @@ def run(seconds: float, factor: float, timeout_s: float, tell: Callable[[str], N
     asked = [(question.phrase, jpeg(question.image, 90)) for question in questions(PICTURES)]
     with tempfile.TemporaryDirectory() as folder:
         settings = {"auth": "on", "data_dir": folder}
-        keys = [_make_key(tenant, settings) for tenant in ("flood", "quiet")]
+        keys = [make_key(tenant, settings) for tenant in ("flood", "quiet")]
         with service(**settings) as running:
             flood, quiet = (Client(running.url, key, timeout_s, asked) for key in keys)
             return asyncio.run(_measure(running, flood, quiet, seconds, factor, tell))
@@ -211,11 +210,3 @@ async def _watch_memory(running: Service, samples: list[float]) -> None:
     while True:
         samples.append(running.memory_mb())
         await asyncio.sleep(0.5)
-
-
-def _make_key(tenant: str, settings: dict[str, str]) -> str:
-    command = [*POINTBOX, "keys", "create", "--tenant", tenant]
-    made = subprocess.run(command, env=environ(settings), capture_output=True, text=True, check=False)
-    if made.returncode:
-        raise RuntimeError(f"no key for {tenant}: {made.stderr}")
-    return made.stdout.strip()

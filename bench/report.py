@@ -9,6 +9,8 @@ from numpy import percentile
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from bench.batch import BatchRun
+from bench.jobs import Beside
 from bench.load import Load
 from bench.overhead import Overhead
 from bench.pipeline import Result, Setting
@@ -97,6 +99,31 @@ def show_load(load: Load) -> None:
         ["quiet tenant beside a flood, p95 ms", f"{load.quiet_beside_flood_ms:.0f}"],
     ]
     _print(f"{load.seconds:g} s of overload", ("", "measured"), rows)
+
+
+def show_batch(batch: BatchRun) -> None:
+    before, after = batch.engine
+    third, whole = batch.memory_mb
+    rows = [
+        ["the engine alone, before and after, images/s", f"{before:.1f}, {after:.1f}"],
+        ["the batch, images/s", f"{batch.batch:.1f}"],
+        ["the batch, of the engine's rate", f"{batch.share:.2f}"],
+        [f"peak memory of {batch.images // 3} and {batch.images} images, MB", f"{third:.0f}, {whole:.0f}"],
+    ]
+    _print(f"{batch.images} JPEGs of {batch.image_kb:.0f} kB", ("", "measured"), rows)
+
+
+def show_jobs(beside: Beside) -> None:
+    rows = [
+        [who, *(f"{ms:.0f}" for ms in times)]
+        for who, times in (("alone", beside.alone_ms), ("beside a job", beside.beside_ms))
+    ]
+    _print(f"{beside.callers} callers, {beside.seconds:g} s", ("ms", "p50", "p95"), rows)
+    alone, together = beside.job
+    console = Console(highlight=False)
+    console.print(f"p95 beside the job, of that alone: {beside.ratio:.2f}")
+    console.print(f"The job alone {alone:.1f} images/s, beside the callers {together:.1f}")
+    console.print(f"Requests that were not answered: {beside.failed}")
 
 
 def progress() -> Callable[[str], None]:

@@ -51,3 +51,12 @@ def service(**settings: str) -> Iterator[Service]:
         finally:
             process.send_signal(signal.SIGTERM)
             process.communicate()
+
+
+def make_key(tenant: str, settings: dict[str, str], scopes: str = "infer") -> str:
+    """A key of a service that will run with these settings."""
+    command = [*POINTBOX, "keys", "create", "--tenant", tenant, "--scopes", scopes]
+    made = subprocess.run(command, env=environ(settings), capture_output=True, text=True, check=False)
+    if made.returncode:
+        raise RuntimeError(f"no key for {tenant}: {made.stderr}")
+    return made.stdout.strip()

@@ -87,6 +87,8 @@ class Grammar:
 
     def object_tokens(self, task: Task, label: int) -> int:
         """Tokens of an object and of what may stand between two, its label having so many."""
+        if self.size is not None:
+            return 3 if task == "detect" else 2  # x, y and a size, and nothing in between
         return self.dialect.arity(task) + label + 2
 
     def initial(self, task: Task) -> int:

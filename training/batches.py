@@ -22,7 +22,8 @@ from training.vocabulary import BOS, EOS, LOCATIONS, OBJECT, build_tokenizer
 TEXT = 96  # text positions in a sample, shared by its queries
 QUERIES = 12  # at most
 BINS = 1024
-ABSENT_SHARE = 0.33  # more than in measuring: saying "nothing" is what is learnt last
+ABSENT_SHARE = 0.3  # more than in measuring: saying "nothing" is what is learnt last
+POINT_SHARE = 0.6  # more than in measuring: a point says less about its object, so is learnt more slowly
 OTHER_WORDS = ("cat", "dog", "person", "car", "tree", "logo", "button", "text", "house", "sky", "猫", "ball")
 
 
@@ -73,7 +74,8 @@ class Encoder:
         owner = patch_owners(scene.objects)
         start, number = 0, 0
         for _ in range(QUERIES):
-            prompt, answer, wanted = self._query(make_query(scene, rng, all_share, ABSENT_SHARE), rng)
+            query = make_query(scene, rng, all_share, ABSENT_SHARE, POINT_SHARE)
+            prompt, answer, wanted = self._query(query, rng)
             length = len(prompt) + len(answer) - 1  # the last answer token is only a target
             if start + length > TEXT:
                 break

@@ -25,6 +25,7 @@ COLOURS = (
 SHAPES = ("circle", "square", "triangle", "star", "cross", "ring", "diamond", "hexagon")
 
 ABSENT_SHARE = 0.2
+POINT_SHARE = 0.4
 KIND_SHARES = {"colour shape": 0.56, "shape": 0.2, "colour": 0.24}
 PLURALS = {"cross": "crosses"}
 
@@ -75,19 +76,24 @@ def matches(item: SceneObject, colour: str | None, shape: str | None) -> bool:
 
 
 def make_query(
-    scene: Scene, rng: np.random.Generator, all_share: float, absent_share: float = ABSENT_SHARE
+    scene: Scene,
+    rng: np.random.Generator,
+    all_share: float,
+    absent_share: float = ABSENT_SHARE,
+    point_share: float = POINT_SHARE,
 ) -> Query:
     """A random question about the scene.
 
     `all_share` is the probability of asking for every shape; of the other queries a share of
     `absent_share` names something that the scene lacks, mostly with a colour and a shape that it has.
+    `point_share` is the probability of asking for points.
     """
     colour, shape = None, None
     if rng.random() >= all_share:
         kind = str(rng.choice(list(KIND_SHARES), p=list(KIND_SHARES.values())))
         absent = not scene.objects or rng.random() < absent_share
         colour, shape = _absent(scene, rng, kind) if absent else _present(scene, rng, kind)
-    task: Literal["detect", "point"] = "detect" if rng.random() < 0.6 else "point"
+    task: Literal["detect", "point"] = "detect" if rng.random() < 1 - point_share else "point"
     found = tuple(item for item in scene.objects if matches(item, colour, shape))
     return Query(task, phrase_for(colour, shape, rng), found, colour, shape)
 

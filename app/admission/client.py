@@ -156,14 +156,8 @@ class AdmissionClient:
             key_id,
         )
         try:
-            if isinstance(image, bytes) and self._sent.seems_missing(ref.sha256):
-                answer = await self._admit((*arguments, image))
-            else:
-                answer = await self._admit(arguments)
-                if answer[0] == b"need-image":
-                    answer = await self._admit((*arguments, await ref.load()))
-            self._sent.note(ref.sha256, admitted=answer[0] == b"admitted")
-            self._accept(ticket, model, answer)
+            here = image if isinstance(image, bytes) else None
+            self._accept(ticket, model, await self._admit_with(arguments, ref, here))
         except BaseException as error:
             if new:
                 self._tickets.pop(request_id, None)
@@ -188,7 +182,7 @@ class AdmissionClient:
     async def known_models(self) -> set[str]:
         """Names that may be asked for: of live workers, and of those that left lately. Raises Unavailable."""
         try:
-            names: list[bytes] = await self._redis.zrange(f"{self._prefix}models", 0, -1)
+            names: Any = await self._redis.zrange(f"{self._prefix}models", 0, -1)
         except REDIS_ERRORS as error:
             raise _unreachable(error) from error
         return {name.decode() for name in names}
@@ -208,6 +202,17 @@ class AdmissionClient:
         except REDIS_ERRORS as error:
             return False, _unreachable(error).detail
         return (True, "") if live else (False, "no worker is running")
+
+    async def _admit_with(self, arguments: tuple[Any, ...], ref: ImageRef, here: bytes | None) -> list[Any]:
+        """Sends the bytes where Redis seems to lack them, or says that it does."""
+        if here is not None and self._sent.seems_missing(ref.sha256):
+            answer = await self._admit((*arguments, here))
+        else:
+            answer = await self._admit(arguments)
+            if answer[0] == b"need-image":
+                answer = await self._admit((*arguments, await ref.load()))
+        self._sent.note(ref.sha256, admitted=answer[0] == b"admitted")
+        return answer
 
     async def _admit(self, arguments: tuple[Any, ...]) -> list[Any]:
         """Repeated once when the reply gets lost: the script enqueues an id once."""

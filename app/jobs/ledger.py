@@ -60,6 +60,8 @@ class Ledger:
         return job
 
     async def find(self, job_id: str, tenant: str) -> Job | None:
+        if "\0" in job_id:  # PostgreSQL has no such text
+            return None
         async with self._database.session() as session:
             query = select(Job).where(Job.id == job_id, Job.tenant == tenant)
             job: Job | None = await session.scalar(query)
@@ -89,6 +91,15 @@ class Ledger:
         async with self._database.session() as session:
             row = (await session.execute(query)).one()
         return JobCounts(*(int(value) for value in row))
+
+    async def done(self, job_id: str) -> dict[int, ShardCount]:
+        """What each finished shard holds, by its number and in order."""
+        query = select(JobShard).where(JobShard.job_id == job_id, JobShard.done).order_by(JobShard.number)
+        async with self._database.session() as session:
+            return {
+                row.number: ShardCount(images=row.images, errors=row.errors, objects=row.objects)
+                for row in await session.scalars(query)
+            }
 
     async def cancel(self, job: Job) -> bool:
         """Whether it was open; its runner stops when it next looks."""
@@ -176,11 +187,6 @@ class Ledger:
         until = _now() + datetime.timedelta(seconds=after_s)
         changes = {"state": "queued", "reason": reason[:1000], "lease_owner": None, "lease_until": until}
         await self._as_owner(job_id, owner, changes)
-
-    async def shards_done(self, job_id: str) -> set[int]:
-        query = select(JobShard.number).where(JobShard.job_id == job_id, JobShard.done)
-        async with self._database.session() as session:
-            return set(await session.scalars(query))
 
     async def _as_owner(self, job_id: str, owner: str, changes: dict[str, object]) -> None:
         mine = (Job.lease_owner == owner) & (Job.state == "running")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.setting_names import as_flags
 from app.settings import Settings, SettingsError
 
 
@@ -85,6 +86,11 @@ def test_a_wrong_value_is_named_in_one_line(environ, word):
 def test_a_wrong_flag_is_named_as_it_is_typed(flags, says):
     with pytest.raises(SettingsError, match=f"^{says}"):
         Settings.load({}, **flags)
+
+
+def test_the_engines_options_are_told_as_flags():
+    assert as_flags("lower kv_memory or max_batch") == "lower --kv-memory or --max-batch"
+    assert as_flags("the model has no max_tokens") == "the model has no max_tokens"
 
 
 @pytest.mark.parametrize(

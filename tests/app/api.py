@@ -10,6 +10,7 @@ import uvicorn
 
 from app.admission.embedded import free_port
 from app.correlation import Correlation
+from app.http import HttpProtocol
 from app.server import create_app
 from app.settings import Settings
 from tests.admission.fakes import until
@@ -23,6 +24,7 @@ async def serving_api(settings: Settings) -> AsyncIterator[str]:
         Correlation(create_app(settings)),
         host="127.0.0.1",
         port=port,
+        http=HttpProtocol,
         log_config=None,
         access_log=False,
         ws="none",

@@ -44,10 +44,12 @@ def test_too_many_phrases(client: httpx.Client, scene: bytes) -> None:
         ('{"object":"\\ud800","id":"x"}', "it has half of a surrogate pair, such as \\ud800"),
         ('{"object":"x"', "it ends too early"),
         ('{"reasoning":' + "[" * 100_000, "it is nested too deeply"),
+        (b"\xef\xbb\xbf{}", "it must be UTF-8 without a byte order mark"),
+        ('{"object":"x"}'.encode("utf-16"), "it must be UTF-8 without a byte order mark"),
         ('{"object":"x",}', "trailing comma in object (byte 14)"),
     ],
 )
-def test_a_body_that_is_not_json(client: httpx.Client, content: str, says: str) -> None:
+def test_a_body_that_is_not_json(client: httpx.Client, content: str | bytes, says: str) -> None:
     response = client.post("/v1/detect", content=content, headers=JSON)
     assert problem(response) == (400, "invalid-request", None)
     assert response.json()["detail"].startswith(f"The body is not JSON: {says}")

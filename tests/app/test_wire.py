@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -10,6 +11,8 @@ import httpx
 import pytest
 
 from app.http import HEAD_BYTES
+from app.settings import Settings
+from tests.app.api import serving_api
 from tests.app.asking import told
 
 GET = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n"
@@ -84,3 +87,33 @@ def test_what_is_no_http(client: httpx.Client, nonsense: bytes) -> None:
     assert status == 400
     assert document["detail"] == "This is no HTTP request that can be read."
     assert client.get("/livez").status_code == 200
+
+
+async def statuses(url: str, *sent: bytes) -> list[int]:
+    """Of the answers to these bytes, a little apart, once the service has ended the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(url).port)
+    for part in sent:
+        writer.write(part)
+        await asyncio.sleep(0.2)
+    answer = await asyncio.wait_for(reader.read(), 60)
+    writer.close()
+    if b" 408 " in answer:
+        refusal(answer[answer.rindex(b"HTTP/1.1 408 ") :])
+    return [int(status) for status in re.findall(rb"HTTP/1.1 (\d+) ", answer)]
+
+
+async def test_a_request_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.http.HEAD_S", 3.0)
+    monkeypatch.setattr("app.http.PAUSE_S", 3.0)
+    whole = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    post = b"POST /v1/detect HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\n"
+    async with serving_api(Settings(redis_url="redis://127.0.0.1:1")) as url:
+        ended = await asyncio.gather(
+            statuses(url),
+            statuses(url, b"\r\n"),
+            statuses(url, whole[:20]),
+            statuses(url, whole, whole[:20]),
+            statuses(url, whole, b"\r\n"),
+            statuses(url, post + b"Content-Length: 9\r\n\r\n", *(b"%d" % n for n in range(5))),
+        )
+    assert ended == [[408], [408], [408], [200, 408], [200], [408]]

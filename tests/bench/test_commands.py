@@ -44,6 +44,9 @@ def test_pipeline_as_in_the_manual(capsys: pytest.CaptureFixture[str]) -> None:
         ("overhead --requests 0", "--requests"),
         ("load --seconds 0", "--seconds"),
         ("load --factor -1", "--factor"),
+        ("batch --images 2", "--images"),
+        ("jobs --callers 0", "--callers"),
+        ("jobs --seconds 0", "--seconds"),
     ],
 )
 def test_bad_use_is_one_line(arguments: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -87,6 +87,23 @@ def test_no_walk_writes_an_empty_or_inverted_box(name: str, task: Task, chance: 
 
 @every_grammar
 @every_task
+def test_an_object_takes_no_more_tokens_than_are_reserved(name: str, task: Task) -> None:
+    grammar = GRAMMARS[name]
+    ends = {POSITION[name].get(token) for token in (*END_IDS, typed_tokens().end[0])}
+    cursor, taken, counts = grammar.cursor(task), 0, []
+    while len(counts) < 2:
+        taken += 1
+        if cursor.run_due:
+            cursor.pass_run()
+        elif cursor.advance([p for p in options(grammar, cursor) if p not in ends][-1], 1.0):
+            counts.append(taken)
+            taken = 0
+    reserved = grammar.object_tokens(task, label=name == "paligemma")
+    assert reserved - 1 <= max(counts) <= reserved
+
+
+@every_grammar
+@every_task
 @bounded
 @given(chance=st.randoms(use_true_random=False))
 def test_what_is_not_allowed_raises_and_changes_nothing(name: str, task: Task, chance: random.Random) -> None:

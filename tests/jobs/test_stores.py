@@ -74,6 +74,7 @@ def test_a_file_goes_up_whole(weed: Weed, bucket: str, tmp_path: Path) -> None:
     store = store_at(weed.endpoint, bucket)
     store.put("big", path)
     assert store.get("big")[0] == path.read_bytes()
+    assert store.size("big") == path.stat().st_size
 
 
 def test_what_is_not_there(weed: Weed, bucket: str, tmp_path: Path) -> None:
@@ -81,6 +82,8 @@ def test_what_is_not_there(weed: Weed, bucket: str, tmp_path: Path) -> None:
         for key in ("missing.jpg", "missing #.jpg"):
             with pytest.raises(NoSuchKey):
                 store.get(key)
+            with pytest.raises(NoSuchKey):
+                store.size(key)
         assert list(store.list()) == []
 
 
