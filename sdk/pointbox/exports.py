@@ -74,7 +74,7 @@ def label_studio(image: str, result: DetectResult | PointResult) -> dict[str, An
     scores = [found.score for found in result]
     about = {"model_version": result.model, "score": sum(scores) / len(scores) if scores else 0.0}
     size = result.image.width, result.image.height
-    regions = [_region(number, found, *size) for number, found in enumerate(result)]
+    regions = [_region(number, result[number], *size) for number in range(len(result))]
     return {"data": {"image": image}, "predictions": [about | {"result": regions}]}
 
 

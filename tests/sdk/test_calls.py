@@ -198,7 +198,7 @@ def test_names_that_are_none(script: Script) -> None:
 def test_what_is_no_picture_for_the_stand_in_of_moondream(script: Script) -> None:
     with (
         md.vl(endpoint=script.url) as model,
-        pytest.raises(ValueError, match="must be a PIL image .* not str"),
+        pytest.raises(ValueError, match=r"must be a PIL image .* not str"),
     ):
         model.detect("a.jpg", "cat")  # type: ignore[arg-type]
     assert not script.asked
