@@ -168,6 +168,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        ("", "the name of a folder is empty"),
         ("https://example.com/x", "neither a folder nor s3://"),
         ("s3://", "names no bucket"),
         ("no/such/folder", "no folder"),
