@@ -46,6 +46,8 @@ from app.system.controllers import HealthController, MetricsController, ModelCon
 from app.web.controllers import PageController, SharedPages
 
 SCHEMA = "/schema"
+KEEP_ALIVE_S = 75
+"""An idle connection stays open longer than our client, and most proxies, would use it again."""
 RATE_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
 _SCHEMA_PATHS = ["/", "/openapi.json"]
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
@@ -175,6 +177,7 @@ def run_api(settings: Settings) -> int:
             access_log=False,
             server_header=False,
             ws="none",  # there are no web sockets, and uvicorn would log their refusal with its query
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=math.ceil(settings.drain_s),
         )
     )
