@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 from app.setting_names import as_flags
@@ -18,8 +19,12 @@ def load_engine(settings: Settings) -> Engine:
     Raises:
         SettingsError: the model, the device or the memory that the settings name cannot be had.
     """
-    from engine.engine import Engine
-
+    # Where an exception meets torch's import, C++ aborts with a message of its own: Ctrl-C just ends us.
+    handler = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        from engine.engine import Engine
+    finally:
+        signal.signal(signal.SIGINT, handler)
     try:
         return Engine.load(settings.model, **settings.engine_options)
     except EngineError as error:

@@ -36,16 +36,18 @@ from app.images.service import ImageService
 from app.images.store import ImageStore, Room
 from app.inference import Inference
 from app.intake.fetch import Fetcher
-from app.jobs.controllers import JobController
+from app.jobs.controllers import JobController, StoreController
 from app.jobs.opening import check_stores, open_jobs
 from app.observed import HttpFigures, Observed
 from app.openapi import SECURITY
 from app.settings import Settings, SettingsError
 from app.spatial.controllers import SpatialController
 from app.system.controllers import HealthController, MetricsController, ModelController
-from app.web.controllers import PageController
+from app.web.controllers import PageController, SharedPages
 
 SCHEMA = "/schema"
+KEEP_ALIVE_S = 75
+"""An idle connection stays open longer than our client, and most proxies, would use it again."""
 RATE_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
 _SCHEMA_PATHS = ["/", "/openapi.json"]
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
@@ -59,7 +61,7 @@ def create_app(settings: Settings) -> Litestar:
     """
     if settings.redis_url is None:
         raise SettingsError("POINTBOX_REDIS_URL must be set: the API needs the Redis of its workers")
-    subjects = [SpatialController, ImageController, JobController, ModelController]
+    subjects = [SpatialController, ImageController, JobController, StoreController, ModelController]
     gate = Gate(settings) if settings.keys_needed else None
     access = [Access()]
     return Litestar(
@@ -68,7 +70,12 @@ def create_app(settings: Settings) -> Litestar:
             MetricsController,
             PageController,
             Router("/v1", route_handlers=subjects, middleware=access),
-            Router("/", route_handlers=subjects, middleware=access, include_in_schema=False),
+            Router(
+                "/",
+                route_handlers=subjects,
+                middleware=[SharedPages(), *access],
+                include_in_schema=False,
+            ),
         ],
         cors_config=_cors(settings.allowed_origins),
         state=State({"settings": settings, "gate": gate, "http": HttpFigures()}, deep_copy=False),
@@ -170,6 +177,7 @@ def run_api(settings: Settings) -> int:
             access_log=False,
             server_header=False,
             ws="none",  # there are no web sockets, and uvicorn would log their refusal with its query
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=math.ceil(settings.drain_s),
         )
     )

@@ -212,6 +212,11 @@ class Settings:
         first = self.models[0]
         return Path(first).resolve().name if Path(first).is_dir() else first
 
+    @property
+    def runs_jobs(self) -> bool:
+        """Whether a worker with these settings runs jobs."""
+        return self.jobs == "on" and bool(self.stores)
+
     def to_environ(self) -> dict[str, str]:
         """These settings as environment variables, for a child process."""
         pairs = ((entry.name, getattr(self, entry.name)) for entry in fields(self))

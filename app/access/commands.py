@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 keys = App(name="keys", help="Make, list and revoke API keys, and show their use.")
 db = App(name="db", help="Look after the database.")
 
+LONGEST = datetime.timedelta(days=36_500)
 _DURATION = re.compile(r"(\d+)([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 T = TypeVar("T")
@@ -119,6 +120,8 @@ def usage(*, days: int = 30, json: Annotated[bool, Parameter(negative="")] = Fal
     json
         One JSON list instead of a table.
     """
+    if days < 1:
+        raise SettingsError(f"--days must be 1 or more, not {days}")
     from app.access.tables import show_usage
     from app.access.usage import usage as read_usage
 
@@ -162,4 +165,10 @@ def _duration(text: str) -> datetime.timedelta:
     found = _DURATION.fullmatch(text)
     if not found or not int(found[1]):
         raise SettingsError(f"--expires must look like 90d, 12h or 30m, not {text!r}")
-    return datetime.timedelta(**{_UNITS[found[2]]: int(found[1])})
+    try:
+        duration = datetime.timedelta(**{_UNITS[found[2]]: int(found[1])})
+    except OverflowError:
+        duration = datetime.timedelta.max
+    if duration > LONGEST:
+        raise SettingsError(f"--expires must be at most {LONGEST.days}d, not {text}; without it, never")
+    return duration

@@ -214,6 +214,7 @@ class Feeder:
             adapters=list(self._info.adapters),
             capacity=self._room.capacity,
             load=self.load,
+            runs_jobs=self._settings.runs_jobs,
             uptime_s=time.monotonic() - self._began,
             engine=EngineCounts(**asdict(stats)) if stats else None,
         )

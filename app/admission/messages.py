@@ -107,12 +107,16 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     capacity: int
     load: int
     adapters: list[str] = []
+    runs_jobs: bool = False
     uptime_s: float = 0.0
     engine: EngineCounts | None = None
 
 
 class WorkerModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model and the live workers that serve it. `capacity` and `load` count phrases, summed."""
+    """A model and the live workers that serve it. `capacity` and `load` count phrases, summed.
+
+    `job_runners` counts the workers that run jobs beside it.
+    """
 
     name: str
     family: str
@@ -122,6 +126,7 @@ class WorkerModel(msgspec.Struct, frozen=True, kw_only=True):
     capacity: int
     load: int
     adapters: list[str] = []
+    job_runners: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -42,6 +42,7 @@ def by_model(infos: list[WorkerInfo]) -> list[WorkerModel]:
             capacity=sum(info.capacity for info in same),
             load=sum(info.load for info in same),
             adapters=same[0].adapters,
+            job_runners=sum(info.runs_jobs for info in same),
         )
         for name, same in sorted(rows.items())
     ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from app.jobs.cli import FormatName, Phrases, task_of
+from app.problems import ProblemError
 
 if TYPE_CHECKING:
     import pointbox
@@ -105,6 +106,8 @@ def listed(*, limit: int = 20, endpoint: Endpoint = None) -> int:
     limit
         How many.
     """
+    if limit < 1:
+        raise ProblemError("invalid-request", f"--limit must be 1 or more, not {limit}.")
     from itertools import islice
 
     from rich.console import Console
@@ -115,7 +118,7 @@ def listed(*, limit: int = 20, endpoint: Endpoint = None) -> int:
 
     table = Table("id", "state", "images", "errors", "objects", "submitted", "phrases")
     with client_of(endpoint) as client:
-        for job in islice(client.jobs.list(), max(0, limit)):
+        for job in islice(client.jobs.list(), limit):
             so_far = job.progress
             of = "?" if so_far.images is None else so_far.images
             numbers = (f"{so_far.done} of {of}", str(so_far.errors), str(so_far.objects))

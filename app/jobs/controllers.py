@@ -1,4 +1,4 @@
-"""The routes below /jobs."""
+"""The routes below /jobs and /stores."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from app.access.gate import NEEDS
 from app.bodies import check_plain
 from app.idempotency.replays import REPLAYED, Replays, key_of
 from app.inference import Inference
-from app.jobs.documents import SubmitOperation
-from app.jobs.schemas import JobInfo, JobList, JobRequest
-from app.jobs.service import MAX_LISTED, JobService
+from app.jobs.documents import PictureOperation, SubmitOperation
+from app.jobs.reports import Wanted
+from app.jobs.schemas import JobInfo, JobList, JobRequest, SampleList, StoreList
+from app.jobs.service import MAX_LISTED, MAX_SAMPLES, JobService
 from app.jobs.waiting import with_wait
 from app.openapi import ACCESS_PROBLEMS, problem_responses
 from app.problems import ProblemError
@@ -28,6 +29,7 @@ from app.strict_json import decode_json
 
 LINES = "application/x-ndjson"
 _COMMON = ("not-found", "unavailable", *ACCESS_PROBLEMS)
+_PICTURE = ("image-too-large", "invalid-image", "unsupported-media")
 _SUBMITTING = (
     "invalid-request",
     "invalid-phrase",
@@ -40,6 +42,9 @@ _SUBMITTING = (
 )
 _JobId = Annotated[str, PathParameter(description="As `POST /v1/jobs` gave it.")]
 _Shard = Annotated[int | None, Parameter(ge=0, description="Only this shard's.")]
+_Offset = Annotated[int, Parameter(ge=0, description="Lines to leave out at the beginning.")]
+_Limit = Annotated[int | None, Parameter(ge=1, description="Lines at most.")]
+_Number = Annotated[int, PathParameter(description="As `GET /v1/jobs/{job_id}/samples` gave it.")]
 
 
 class JobController(Controller):
@@ -130,10 +135,16 @@ class JobController(Controller):
         responses=problem_responses("invalid-request", *_COMMON),
     )
     async def results(
-        self, request: Request[Any, Any, Any], state: State, job_id: _JobId, shard: _Shard = None
+        self,
+        request: Request[Any, Any, Any],
+        state: State,
+        job_id: _JobId,
+        shard: _Shard = None,
+        offset: _Offset = 0,
+        limit: _Limit = None,
     ) -> Stream:
         """One line an image, of the shards that are done."""
-        return await _lines(request, state, job_id, "results", shard)
+        return await _lines(request, state, job_id, "results", Wanted(shard, offset, limit))
 
     @get(
         "/{job_id:str}/errors",
@@ -142,10 +153,61 @@ class JobController(Controller):
         responses=problem_responses("invalid-request", *_COMMON),
     )
     async def errors(
-        self, request: Request[Any, Any, Any], state: State, job_id: _JobId, shard: _Shard = None
+        self,
+        request: Request[Any, Any, Any],
+        state: State,
+        job_id: _JobId,
+        shard: _Shard = None,
+        offset: _Offset = 0,
+        limit: _Limit = None,
     ) -> Stream:
         """Key, stage and reason, of the shards that are done."""
-        return await _lines(request, state, job_id, "errors", shard)
+        return await _lines(request, state, job_id, "errors", Wanted(shard, offset, limit))
+
+    @get(
+        "/{job_id:str}/samples",
+        summary="Some results so far, with their pictures",
+        responses=problem_responses("invalid-request", *_COMMON),
+    )
+    async def samples(
+        self,
+        request: Request[Any, Any, Any],
+        state: State,
+        job_id: _JobId,
+        limit: Annotated[int, Parameter(ge=1, le=MAX_SAMPLES)] = 12,
+    ) -> SampleList:
+        """Spread evenly over the shards that are done."""
+        return await _service(state).samples(job_id, caller_of(request), limit)
+
+    @get(
+        "/{job_id:str}/samples/{number:int}",
+        summary="The picture of a sample",
+        operation_class=PictureOperation,
+        responses=problem_responses("invalid-request", *_PICTURE, *_COMMON),
+    )
+    async def picture(
+        self, request: Request[Any, Any, Any], state: State, job_id: _JobId, number: _Number
+    ) -> Response[bytes]:
+        """Upright, as a JPEG of 1,024 pixels at most; a 404 once it is deleted from its store or replaced."""
+        picture = await _service(state).picture(job_id, caller_of(request), number)
+        return Response(picture, media_type="image/jpeg", headers={"cache-control": "no-store"})
+
+
+class StoreController(Controller):
+    """What jobs may read and write."""
+
+    path = "/stores"
+    tags = ("jobs",)
+    guards = (only_known_parameters,)
+    opt: ClassVar = {NEEDS: "jobs"}
+
+    @get(
+        summary="The stores that the tenant may name",
+        responses=problem_responses("invalid-request", *_COMMON),
+    )
+    async def stores(self, request: Request[Any, Any, Any], state: State) -> StoreList:
+        """By name; where they are is not told."""
+        return _service(state).stores(caller_of(request))
 
 
 async def _lines(
@@ -153,9 +215,9 @@ async def _lines(
     state: State,
     job_id: str,
     what: Literal["results", "errors"],
-    shard: int | None,
+    wanted: Wanted,
 ) -> Stream:
-    lines = await _service(state).lines(job_id, caller_of(request), what, shard)
+    lines = await _service(state).lines(job_id, caller_of(request), what, wanted)
     return Stream(lines, media_type=LINES)
 
 

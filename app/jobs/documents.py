@@ -8,6 +8,7 @@ from typing import Any, get_args
 from litestar.openapi.spec import (
     Example,
     OpenAPIMediaType,
+    OpenAPIResponse,
     OpenAPIType,
     Operation,
     Parameter,
@@ -91,3 +92,14 @@ class SubmitOperation(Operation):
         self.request_body = RequestBody(required=True, content={"application/json": content})
         key = Schema(type=OpenAPIType.STRING, pattern="^[\\x21-\\x7e]{1,255}$")
         self.parameters = [Parameter(name=HEADER, param_in="header", required=False, schema=key)]
+
+
+@dataclass
+class PictureOperation(Operation):
+    """Says that the answer is a picture."""
+
+    def __post_init__(self) -> None:
+        answer = (self.responses or {}).get("200")
+        if isinstance(answer, OpenAPIResponse):
+            picture = Schema(type=OpenAPIType.STRING, content_media_type="image/jpeg")
+            answer.content = {"image/jpeg": OpenAPIMediaType(schema=picture)}

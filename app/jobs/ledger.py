@@ -95,6 +95,15 @@ class Ledger:
             row = (await session.execute(query)).one()
         return JobCounts(*(int(value) for value in row))
 
+    async def done(self, job_id: str) -> dict[int, ShardCount]:
+        """What each finished shard holds, by its number and in order."""
+        query = select(JobShard).where(JobShard.job_id == job_id, JobShard.done).order_by(JobShard.number)
+        async with self._database.session() as session:
+            return {
+                row.number: ShardCount(images=row.images, errors=row.errors, objects=row.objects)
+                for row in await session.scalars(query)
+            }
+
     async def cancel(self, job: Job) -> bool:
         """Whether it was open; its runner stops when it next looks."""
         changes = {"state": "cancelled", "reason": "", "ended_at": _now(), "lease_owner": None}
@@ -179,11 +188,6 @@ class Ledger:
         until = _now() + datetime.timedelta(seconds=after_s)
         changes = {"state": "queued", "reason": reason[:1000], "lease_owner": None, "lease_until": until}
         await self._as_owner(job_id, owner, changes)
-
-    async def shards_done(self, job_id: str) -> set[int]:
-        query = select(JobShard.number).where(JobShard.job_id == job_id, JobShard.done)
-        async with self._database.session() as session:
-            return set(await session.scalars(query))
 
     @asynccontextmanager
     async def _holding(self, job_id: str, owner: str) -> AsyncIterator[AsyncSession]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -10,7 +11,7 @@ import msgspec
 
 from app.jobs.errors import JobError
 from app.jobs.s3 import S3Store
-from app.jobs.schemas import SourcePlace, StorePlace
+from app.jobs.schemas import SourcePlace, StoreInfo, StorePlace
 from app.jobs.stores import FolderStore, Store
 from app.problems import ProblemError
 from app.settings import SettingsError
@@ -66,9 +67,7 @@ class Stores:
         """Raises ProblemError: a store that this tenant does not have, or a prefix that leaves it."""
         config = self.by_name.get(place.store)
         if config is None or (config.tenants is not None and tenant not in config.tenants):
-            known = sorted(
-                name for name, c in self.by_name.items() if c.tenants is None or tenant in c.tenants
-            )
+            known = [store.name for store in self.listed(tenant)]
             has = f"there are {', '.join(known)}" if known else "there are none"
             detail = f"There is no store {place.store!r}; {has}."
             raise ProblemError("invalid-request", detail, field=f"{field}.store")
@@ -82,6 +81,22 @@ class Stores:
         if manifest is not None and not _names_a_file(manifest):
             detail = "A manifest is the path of a file below the prefix, and has no `..`."
             raise ProblemError("invalid-request", detail, field=f"{field}.manifest")
+
+    def listed(self, tenant: str) -> list[StoreInfo]:
+        """Those that this tenant may name."""
+        return [
+            StoreInfo(name=name, write=config.write)
+            for name, config in sorted(self.by_name.items())
+            if config.tenants is None or tenant in config.tenants
+        ]
+
+    def in_names(self, text: str) -> str:
+        """A message in which stores go by their names: callers are not told the places of the server."""
+        places = {root.url.rstrip("/"): name for name, root in self.roots.items()}
+        servers = {c.endpoint: f"the server of {name}" for name, c in self.by_name.items() if c.endpoint}
+        for place, name in sorted((places | servers).items(), key=lambda item: -len(item[0])):
+            text = re.sub(rf"{re.escape(place)}(?![\w-])", lambda _, name=name: name, text)
+        return text
 
     def open(self, place: StorePlace) -> Store:
         """The folder that a place names."""

@@ -45,7 +45,7 @@ async def jobs_beside(settings: Settings, stop: asyncio.Event) -> AsyncIterator[
 
     Raises SettingsError.
     """
-    if settings.jobs == "off" or not settings.stores:
+    if not settings.runs_jobs:
         yield
         return
     from app.admission.client import AdmissionClient, Limits

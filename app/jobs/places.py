@@ -34,7 +34,7 @@ class Place:
 def source(text: str, options: S3Options) -> Place:
     """`s3://bucket/prefix`, a folder, or a manifest (.jsonl, .csv) in either.  Raises JobError."""
     if not text.lower().endswith(MANIFESTS):
-        if "://" not in text and not Path(text).expanduser().is_dir():
+        if text and "://" not in text and not Path(text).expanduser().is_dir():
             raise JobError(f"{text} is no folder, and no .jsonl or .csv manifest")
         return Place(destination(text, options))
     parent, _, name = text.rpartition("/")
@@ -47,6 +47,8 @@ def source(text: str, options: S3Options) -> Place:
 
 def destination(text: str, options: S3Options) -> Store:
     """`s3://bucket/prefix` or a folder.  Raises JobError."""
+    if not text:
+        raise JobError("the name of a folder is empty: give a folder or s3://bucket/prefix")
     scheme, mark, rest = text.partition("://")
     if not mark:
         return FolderStore(Path(text).expanduser().absolute())

@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 import datetime
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
 from app.db.models import Job
 from app.jobs.ledger import Ledger, spec_of
+from app.jobs.records import ShardCount
 from app.jobs.schemas import JobInfo, JobProgress, JobRequest, State
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which lines of a job's results or errors: a window of one shard, or of all."""
+
+    shard: int | None = None
+    offset: int = 0
+    limit: int | None = None
+
+    def parts(
+        self, done: dict[int, ShardCount], what: Literal["results", "errors"]
+    ) -> Iterator[tuple[int, slice]]:
+        """Shards that have some of them, and which of their lines."""
+        first, left = self.offset, sys.maxsize if self.limit is None else self.limit
+        for shard, count in done.items():
+            lines = count.errors if what == "errors" else count.images - count.errors
+            if self.shard in (None, shard) and left and first < lines:
+                taken = min(left, lines - first)
+                yield shard, slice(first, first + taken)
+                first, left = 0, left - taken
+            elif self.shard in (None, shard):
+                first -= min(first, lines)
 
 
 async def info_of(ledger: Ledger, job: Job) -> JobInfo:

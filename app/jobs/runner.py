@@ -101,13 +101,20 @@ class JobRunner:
             log.info("a job is no longer ours", job=job.id)
             return
         except StoreAway as error:
-            await self._settle(self._ledger.put_back(job.id, self._owner, str(error), AWAY_S))
+            await self._settle(self._ledger.put_back(job.id, self._owner, self._told(error, job), AWAY_S))
             return
         except (*DATABASE_ERRORS, AdmissionError):
             raise
         except Exception as error:
-            await self._settle(self._ledger.ended(job.id, self._owner, "failed", _told(error, job)))
+            await self._settle(self._ledger.ended(job.id, self._owner, "failed", self._told(error, job)))
         await self._webhooks.tell(job)
+
+    def _told(self, error: Exception, job: Job) -> str:
+        """Why a job does not go on, for its caller; what nobody foresaw goes into the log."""
+        if isinstance(error, (JobError, StoreAway)):
+            return self._stores.in_names(str(error))
+        log.exception("a job failed", job=job.id, exc_info=error)
+        return "the server could not go on with this job; its log says why"
 
     async def _settle(self, change: object) -> None:
         with suppress(LeaseLost):
@@ -157,8 +164,8 @@ class JobRunner:
     async def _left(self, job: Job, plan: Plan, target: Store) -> list[int]:
         """Shards without results; those whose runner died before it could say so are booked."""
         left = await asyncio.to_thread(shards_left, plan, target)
-        booked = await self._ledger.shards_done(job.id)
-        for number in sorted(set(range(plan.shards)) - set(left) - booked):
+        booked = await self._ledger.done(job.id)
+        for number in sorted(set(range(plan.shards)) - set(left) - booked.keys()):
             count = await asyncio.to_thread(count_shard, target, number)
             await self._ledger.begun(job.id, self._owner, number)
             await self._ledger.finished(job.id, self._owner, number, count)
@@ -188,11 +195,3 @@ def _spec(request: JobRequest, source: Store, model: WorkerModel) -> JobSpec:
         format=request.format,
         shard_size=request.shard_size,
     )
-
-
-def _told(error: Exception, job: Job) -> str:
-    """Why a job failed, for its caller; what nobody foresaw goes into the log and ends this job alone."""
-    if isinstance(error, JobError):
-        return str(error)
-    log.exception("a job failed", job=job.id, exc_info=error)
-    return "the server could not go on with this job; its log says why"

@@ -112,6 +112,11 @@ class S3Store:
         content: tuple[bytes, str] = self._call(read, "read")
         return content
 
+    def size(self, key: str) -> int:
+        whole = self._prefix + key
+        head = self._call(lambda: self._client.head_object(Bucket=self._bucket, Key=whole), "read")
+        return int(head["ContentLength"])
+
     def put(self, key: str, data: bytes | Path) -> None:
         whole = self._prefix + key
         if isinstance(data, Path):

@@ -8,7 +8,15 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from app.jobs.records import Format
-from app.spatial.schemas import MAX_NAME_CHARS, ObjectCount, Task
+from app.spatial.schemas import (
+    MAX_NAME_CHARS,
+    Box,
+    ImageInfo,
+    ObjectCount,
+    PhraseInfo,
+    Point,
+    Task,
+)
 
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
@@ -20,6 +28,19 @@ class StorePlace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     store: Name
     prefix: Prefix = ""
+
+
+class StoreInfo(Struct, frozen=True, kw_only=True):
+    """A store that the caller may name; `write`: also for results."""
+
+    name: str
+    write: bool
+
+
+class StoreList(Struct, frozen=True, kw_only=True):
+    """By name."""
+
+    stores: list[StoreInfo]
 
 
 class SourcePlace(StorePlace, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,3 +99,24 @@ class JobList(Struct, frozen=True, kw_only=True):
 
     jobs: list[JobInfo]
     next: str | None
+
+
+class Sample(Struct, frozen=True, kw_only=True):
+    """A result of a job and where its picture is; coordinates are in [0,1] of it.
+
+    `picture` is a path on this server; the JPEG behind it is upright and may be smaller than `image` says.
+    """
+
+    number: int
+    key: str
+    image: ImageInfo
+    objects: list[Box] | None
+    points: list[Point] | None
+    phrases: list[PhraseInfo]
+    picture: str
+
+
+class SampleList(Struct, frozen=True, kw_only=True):
+    """In the order of the plan."""
+
+    samples: list[Sample]

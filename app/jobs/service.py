@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Literal, ParamSpec, TypeVar
 
 import structlog
 
@@ -17,8 +18,10 @@ from app.jobs.exports import check_format
 from app.jobs.ledger import Ledger
 from app.jobs.named import Stores
 from app.jobs.places import check_apart
-from app.jobs.reports import info_of, request_of
-from app.jobs.schemas import JobInfo, JobList, JobRequest
+from app.jobs.records import ShardCount
+from app.jobs.reports import Wanted, info_of, request_of
+from app.jobs.samples import read_picture, read_results, spread
+from app.jobs.schemas import JobInfo, JobList, JobRequest, Sample, SampleList, StoreList, StorePlace
 from app.jobs.shards import errors_name, results_name
 from app.jobs.stores import Store
 from app.jobs.webhook import check_webhook
@@ -27,6 +30,11 @@ from app.settings import Settings
 from app.spatial.phrases import check_phrases
 
 MAX_LISTED = 100
+MAX_SAMPLES = 50
+DECODED_AT_ONCE = 2
+"""Pictures of samples: each may take some hundred megabytes."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -38,9 +46,15 @@ class JobService:
         self._database = database
         self._ledger, self._stores = Ledger(self._database), stores
         self._policy: Policy = settings.fetch_policy()
+        self._picture_bytes = settings.body_limit_bytes
+        self._decoding = asyncio.Semaphore(DECODED_AT_ONCE)
 
     async def close(self) -> None:
         await self._database.close()
+
+    def stores(self, caller: Caller) -> StoreList:
+        """Those that the caller's jobs may name."""
+        return StoreList(stores=self._stores.listed(caller.tenant))
 
     async def submit(self, request: JobRequest, caller: Caller) -> JobInfo:
         """Raises ProblemError: with the field that is wrong."""
@@ -85,28 +99,75 @@ class JobService:
             await self._ledger.resume(await self._find(job_id, caller))
         return await self.show(job_id, caller)
 
-    async def lines(self, job_id: str, caller: Caller, what: str, shard: int | None) -> AsyncIterator[bytes]:
-        """The `results` or `errors` of the shards that are done, as JSON lines, in order.
+    async def lines(
+        self, job_id: str, caller: Caller, what: Literal["results", "errors"], wanted: Wanted
+    ) -> AsyncIterator[bytes]:
+        """The wanted ones of the shards that are done, as JSON lines, in order.
 
         Raises ProblemError: not-found, unavailable; once lines were sent, the stream breaks off instead.
         """
+        job, done = await self._with_shards(job_id, caller)
+        if wanted.shard is not None and wanted.shard not in done:
+            raise ProblemError("not-found", f"Shard {wanted.shard} of this job is not there.", field="shard")
+        name = results_name if what == "results" else errors_name
+        parts = [(name(shard), part) for shard, part in wanted.parts(done, what)]
+        target = self._target(job, caller)
+
+        def read(key: str, part: slice) -> bytes:
+            return b"".join(target.get(key)[0].splitlines(keepends=True)[part])
+
+        first = await _from_stores(read, *parts[0]) if parts else b""
+
+        async def all_of_them() -> AsyncGenerator[bytes, None]:
+            yield first
+            for key, part in parts[1:]:
+                yield await _from_stores(read, key, part)
+
+        return all_of_them()
+
+    async def samples(self, job_id: str, caller: Caller, limit: int) -> SampleList:
+        """Some results of the shards that are done.  Raises ProblemError: not-found, unavailable."""
+        job, done = await self._with_shards(job_id, caller)
+        places, size = spread(done, limit), request_of(job).shard_size
+        results = await _from_stores(read_results, self._target(job, caller), places)
+        return SampleList(
+            samples=[
+                Sample(
+                    number=shard * size + line,
+                    key=result.key,
+                    image=result.image,
+                    objects=result.objects,
+                    points=result.points,
+                    phrases=result.phrases,
+                    picture=f"/v1/jobs/{job.id}/samples/{shard * size + line}",
+                )
+                for (shard, line), result in zip(places, results, strict=True)
+            ]
+        )
+
+    async def picture(self, job_id: str, caller: Caller, number: int) -> bytes:
+        """Of a sample, as JPEG.  Raises ProblemError: also when it is gone from its store."""
+        job, done = await self._with_shards(job_id, caller)
+        shard, line = divmod(number, request_of(job).shard_size)
+        if shard not in done or line >= done[shard].images - done[shard].errors:
+            raise ProblemError("not-found", "There is no such sample.")
+        source, target = self._open(request_of(job).source, caller), self._target(job, caller)
+        async with self._decoding:
+            return await _from_stores(read_picture, source, target, shard, line, self._picture_bytes)
+
+    async def _with_shards(self, job_id: str, caller: Caller) -> tuple[Job, dict[int, ShardCount]]:
         async with _database():
             job = await self._find(job_id, caller)
-            done = sorted(await self._ledger.shards_done(job_id))
-        if shard is not None:
-            if shard not in done:
-                raise ProblemError("not-found", f"Shard {shard} of this job is not there.", field="shard")
-            done = [shard]
-        target = self._stores.open(request_of(job).out).within(job.id)
-        name = results_name if what == "results" else errors_name
-        first = await _read(target, name(done[0])) if done else b""
+            return job, await self._ledger.done(job_id)
 
-        async def rest() -> AsyncGenerator[bytes, None]:
-            yield first
-            for number in done[1:]:
-                yield await _read(target, name(number))
+    def _target(self, job: Job, caller: Caller) -> Store:
+        return self._open(request_of(job).out, caller).within(job.id)
 
-        return rest()
+    def _open(self, place: StorePlace, caller: Caller) -> Store:
+        """As long as the caller may name it.  Raises ProblemError: forbidden."""
+        if not any(store.name == place.store for store in self._stores.listed(caller.tenant)):
+            raise ProblemError("forbidden", f"The store {place.store!r} of this job is not yours any more.")
+        return self._stores.open(place)
 
     async def _find(self, job_id: str, caller: Caller) -> Job:
         job = await self._ledger.find(job_id, caller.tenant)
@@ -115,13 +176,14 @@ class JobService:
         return job
 
 
-async def _read(target: Store, name: str) -> bytes:
+async def _from_stores(read: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What reading from stores gives; it happens in a thread."""
     try:
-        return (await asyncio.to_thread(target.get, name))[0]
+        return await asyncio.to_thread(read, *arguments, **named)
     except (JobError, NoSuchKey, StoreAway) as error:
-        log.warning("results cannot be read", error=str(error))
+        log.warning("a job's stores cannot be read", error=str(error))
         raise ProblemError(
-            "unavailable", "The store of the results does not answer.", retry_after_s=5
+            "unavailable", "A store of this job does not answer, or what it holds is gone.", retry_after_s=5
         ) from None
 
 

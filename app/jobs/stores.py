@@ -41,6 +41,10 @@ class Store(Protocol):
         """Content and etag.  Raises NoSuchKey."""
         ...
 
+    def size(self, key: str) -> int:
+        """Of its content, in bytes.  Raises NoSuchKey."""
+        ...
+
     def put(self, key: str, data: bytes | Path) -> None:
         """Write an object, whole or not at all; what was there is replaced."""
         ...
@@ -72,6 +76,12 @@ class FolderStore:
         path = self._path(key)
         try:
             return path.read_bytes(), _etag(path.stat())
+        except OSError as error:
+            raise NoSuchKey(error.strerror or str(error)) from error
+
+    def size(self, key: str) -> int:
+        try:
+            return self._path(key).stat().st_size
         except OSError as error:
             raise NoSuchKey(error.strerror or str(error)) from error
 

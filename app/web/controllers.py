@@ -8,11 +8,15 @@ from importlib.resources import files
 from pathlib import PurePath
 from typing import Any
 
-from litestar import Controller, HttpMethod, Request, Response, route
+from litestar import Controller, HttpMethod, MediaType, Request, Response, route
 from litestar.exceptions import NotFoundException
+from litestar.middleware import ASGIMiddleware
+from litestar.types import ASGIApp, Receive, Scope, Send
 
 PAGES = {"/": "index.html"}
 """Path -> file beside this one."""
+SHARED = {"/jobs": "jobs.html"}
+"""The same for paths at which programs get something else: see `SharedPages`."""
 READ = [HttpMethod.GET, HttpMethod.HEAD]
 
 # Nothing from elsewhere, nothing inline, no frame around it; `blob:` is the picture that its user chose.
@@ -65,7 +69,7 @@ class _File:
 def _read() -> tuple[dict[str, _File], dict[str, _File]]:
     """The pages by their path, the assets by their name."""
     folder = files(__package__)
-    pages = {path: _File.of(name, (folder / name).read_bytes()) for path, name in PAGES.items()}
+    pages = {path: _File.of(name, (folder / name).read_bytes()) for path, name in (PAGES | SHARED).items()}
     assets = {entry.name: _File.of(entry.name, entry.read_bytes()) for entry in (folder / "assets").iterdir()}
     return pages, assets
 
@@ -89,3 +93,21 @@ class PageController(Controller):
         if name not in _ASSETS:
             raise NotFoundException
         return _ASSETS[name].answer(request)
+
+
+class SharedPages(ASGIMiddleware):
+    """In front of routes, and of the question who calls: who reads HTML gets a page from their path.
+
+    Browsers ask for `text/html` when they open an address; scripts and programs take anything.
+    """
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
+        """Called by Litestar once the route is known."""
+        request: Request[Any, Any, Any] = Request(scope)
+        page = _PAGES.get(scope["path"]) if request.method in READ else None
+        if page is None or request.accept.best_match([MediaType.JSON, MediaType.HTML]) != MediaType.HTML:
+            await next_app(scope, receive, send)
+            return
+        answer = page.answer(request)
+        answer.headers["vary"] = "accept"
+        await answer.to_asgi_response(None, request)(scope, receive, send)

@@ -17,6 +17,13 @@ def text(name: str, value: object) -> str:
     return value
 
 
+def name_of(what: str, value: object) -> str:
+    """A string that is not empty.  Raises TypeError, ValueError."""
+    if not text(what, value):
+        raise ValueError(f"{what} must not be empty.")
+    return str(value)
+
+
 def whole(name: str, value: object, least: int) -> int:
     """A whole number that is not below `least`.  Raises TypeError, ValueError."""
     if isinstance(value, bool) or not isinstance(value, Integral):

@@ -17,23 +17,28 @@ def coco(results: Iterable[tuple[str, DetectResult | PointResult]]) -> dict[str,
     """A COCO data set; boxes and sizes in pixels, one category for each different phrase.
 
     Args:
-        results: file name and result of each image. Boxes and points do not mix in one data set.
+        results: file name and result of each image.
+
+    Raises:
+        ValueError: there are both boxes and points, which do not mix in one data set.
     """
     categories: dict[str, int] = {}
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
-    keypoints = False
+    kinds: set[type] = set()
     for file_name, result in results:
+        kinds.add(type(result))
+        if len(kinds) > 1:
+            raise ValueError("Boxes and points do not mix in one data set: make two.")
         image = {"id": len(images) + 1, "file_name": file_name}
         images.append(image | {"width": result.image.width, "height": result.image.height})
         for phrase in result.phrases:
             categories.setdefault(phrase.object, len(categories) + 1)
         for found in result:
-            shape = _coco_shape(found)
-            keypoints = keypoints or "keypoints" in shape
             about = {"image_id": image["id"], "category_id": categories[found.label], "score": found.score}
-            annotations.append({"id": len(annotations) + 1, **about, **shape, "iscrowd": 0})
-    extra = {"keypoints": ["point"], "skeleton": []} if keypoints else {}
+            annotations.append({"id": len(annotations) + 1, **about, **_coco_shape(found), "iscrowd": 0})
+    has_points = any(hasattr(kind, "points") for kind in kinds)
+    extra = {"keypoints": ["point"], "skeleton": []} if has_points else {}
     return {
         "images": images,
         "categories": [{"id": number, "name": name, **extra} for name, number in categories.items()],
@@ -69,7 +74,7 @@ def label_studio(image: str, result: DetectResult | PointResult) -> dict[str, An
     scores = [found.score for found in result]
     about = {"model_version": result.model, "score": sum(scores) / len(scores) if scores else 0.0}
     size = result.image.width, result.image.height
-    regions = [_region(number, found, *size) for number, found in enumerate(result)]
+    regions = [_region(number, result[number], *size) for number in range(len(result))]
     return {"data": {"image": image}, "predictions": [about | {"result": regions}]}
 
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from pointbox.arguments import Phrases, given, phrases_of, text
+from pointbox.arguments import Phrases, given, name_of, phrases_of, text
 from pointbox.calls import Call
 from pointbox.config import Config
 from pointbox.errors import InvalidResponse
@@ -214,7 +214,7 @@ def lines(job: Job | str, what: Literal["results", "errors"], shard: int | None)
 
 
 def _path(job: Job | str) -> str:
-    return f"/v1/jobs/{quote(job.id if isinstance(job, Job) else text('job', job), safe='')}"
+    return f"/v1/jobs/{quote(job.id if isinstance(job, Job) else name_of('job', job), safe='')}"
 
 
 def _place(name: str, value: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ class Api:
     """`client` sends no key by itself."""
 
     client: httpx.AsyncClient
+    settings: Settings
     database: Database
 
     @property
@@ -50,7 +51,7 @@ async def serving(settings: Settings) -> AsyncGenerator[Api, None]:
     await started.wait()
     transport = httpx.ASGITransport(layered(app))  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        yield Api(client, database)
+        yield Api(client, settings, database)
     stop.set()
     await living
     await database.close()

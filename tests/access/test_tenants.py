@@ -5,6 +5,7 @@ The routes come from the application itself: one that takes an id and is not tri
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -14,6 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
+from app.jobs.ledger import OPEN
+from app.jobs.opening import jobs_beside
 from app.server import create_app
 from app.settings import Settings
 from tests.access.serving import Api, serving
@@ -30,6 +33,8 @@ async def api(
 ) -> AsyncIterator[Api]:
     await start_work()
     stores = {name: {"url": str(tmp_path / name), "write": True} for name in ("in", "out")}
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "one.png").write_bytes(PICTURE)
     changes = {"auth": "on", "data_dir": str(tmp_path), "stores": json.dumps(stores)}
     async with serving(replace(settings, **changes)) as running:  # type: ignore[arg-type]
         yield running
@@ -43,10 +48,16 @@ async def upload(api: Api, headers: dict[str, str]) -> str:
 
 
 async def submit(api: Api, headers: dict[str, str]) -> str:
+    """A job that has ended, so that there is something to see of it."""
     body = {"source": {"store": "in"}, "out": {"store": "out"}, "objects": ["x"]}
     response = await api.client.post("/v1/jobs", json=body, headers=headers)
     assert response.status_code == 201, response.text
     job_id: str = response.json()["id"]
+    async with jobs_beside(api.settings, stop := asyncio.Event()):
+        while (job := await api.client.get(f"/v1/jobs/{job_id}", headers=headers)).json()["state"] in OPEN:
+            await asyncio.sleep(0.1)
+        stop.set()
+    assert job.json()["state"] == "completed", job.text
     return job_id
 
 
@@ -80,7 +91,7 @@ def job_route(
 ) -> Callable[[str], list[Callable[[Api, dict[str, str], str], Awaitable[httpx.Response]]]]:
     def ways(path: str) -> list[Callable[[Api, dict[str, str], str], Awaitable[httpx.Response]]]:
         async def call(api: Api, headers: dict[str, str], job_id: str) -> httpx.Response:
-            return await api.client.request(method, path.replace("{job_id}", job_id), headers=headers)
+            return await api.client.request(method, path.format(job_id=job_id, number=0), headers=headers)
 
         return [call]
 
@@ -104,8 +115,10 @@ JOB_WAYS = {
     ("POST", "/jobs/{job_id}/resume"): job_route("POST"),
     ("GET", "/jobs/{job_id}/results"): job_route("GET"),
     ("GET", "/jobs/{job_id}/errors"): job_route("GET"),
+    ("GET", "/jobs/{job_id}/samples"): job_route("GET"),
+    ("GET", "/jobs/{job_id}/samples/{number}"): job_route("GET"),
 }
-WITHOUT_IDS = {("POST", "/images"), ("GET", "/models"), ("POST", "/jobs")}
+WITHOUT_IDS = {("POST", "/images"), ("GET", "/models"), ("POST", "/jobs"), ("GET", "/stores")}
 
 
 def routes() -> set[tuple[str, str]]:

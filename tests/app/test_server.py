@@ -42,8 +42,8 @@ async def test_the_schema() -> None:
         schema = (await client.get("/schema")).json()
         assert (await client.get("/schema/openapi.json")).json() == schema
     subjects = {"/v1/detect", "/v1/point", "/v1/models", "/v1/images", "/v1/images/{image_id}"}
-    job = {"", "/cancel", "/resume", "/results", "/errors"}
-    subjects |= {"/v1/jobs", *(f"/v1/jobs/{{job_id}}{action}" for action in job)}
+    job = {"", "/cancel", "/resume", "/results", "/errors", "/samples", "/samples/{number}"}
+    subjects |= {"/v1/stores", "/v1/jobs", *(f"/v1/jobs/{{job_id}}{action}" for action in job)}
     assert set(schema["paths"]) == subjects | {"/livez", "/readyz", "/metrics"}
     for path, items in (("/v1/detect", "objects"), ("/v1/point", "points")):
         operation = schema["paths"][path]["post"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import huggingface_hub
@@ -96,6 +98,7 @@ BAD_USE = [
     ("batch examples --detect a --out {}/out --max-objects 1001", "--max-objects must be between 1 and 1000"),
     ("batch examples --detect a --out {}/out --shard-size 0", "--shard-size must be 1 or more"),
     ("batch examples --detect a --out {}/out --model no-such-model", "no-such-model"),
+    ("jobs list --limit 0", "--limit must be 1 or more, not 0"),
     ("bench pipeline --streams 0", "--streams"),
     ("keys create --tenant a --expires 3y", "--expires must look like 90d"),
 ]
@@ -144,6 +147,20 @@ def test_a_process_of_its_own_shows_no_traceback() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert done.stderr == "pointbox: There is no file missing.jpg.\n"
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs to see what a process has loaded")
+def test_ctrl_c_while_torch_is_imported_is_quiet() -> None:
+    command = [sys.executable, "-m", "app.cli", "detect", SCENE, "red circle"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asking:
+        until = time.monotonic() + 60
+        while "libtorch_python" not in Path(f"/proc/{asking.pid}/maps").read_text():
+            assert asking.poll() is None
+            assert time.monotonic() < until
+        asking.send_signal(signal.SIGINT)
+        out, err = asking.communicate(timeout=60)
+    assert asking.returncode in (-signal.SIGINT, 130)
+    assert (out, err) == ("", "")
 
 
 def test_json_is_the_answer_of_the_route(capsys: pytest.CaptureFixture[str]) -> None:

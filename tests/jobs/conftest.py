@@ -14,8 +14,9 @@ from PIL import Image
 from engine.engine import Engine
 from tests.admission.conftest import redis, settings, shared_server, start_work
 from tests.jobs.servers import Weed, client_of
+from tests.jobs.service import jobs, running
 
-__all__ = ["redis", "settings", "shared_server", "start_work"]
+__all__ = ["jobs", "redis", "running", "settings", "shared_server", "start_work"]
 
 
 @pytest.fixture(scope="session")

@@ -74,6 +74,7 @@ def test_a_file_goes_up_whole(weed: Weed, bucket: str, tmp_path: Path) -> None:
     store = store_at(weed.endpoint, bucket)
     store.put("big", path)
     assert store.get("big")[0] == path.read_bytes()
+    assert store.size("big") == path.stat().st_size
 
 
 def test_what_is_not_there(weed: Weed, bucket: str, tmp_path: Path) -> None:
@@ -81,6 +82,8 @@ def test_what_is_not_there(weed: Weed, bucket: str, tmp_path: Path) -> None:
         for key in ("missing.jpg", "missing #.jpg"):
             with pytest.raises(NoSuchKey):
                 store.get(key)
+            with pytest.raises(NoSuchKey):
+                store.size(key)
         assert list(store.list()) == []
 
 
@@ -165,6 +168,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        ("", "the name of a folder is empty"),
         ("https://example.com/x", "neither a folder nor s3://"),
         ("s3://", "names no bucket"),
         ("no/such/folder", "no folder"),

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import pointbox
+import pointbox.compat.moondream as md
 from pointbox import AsyncClient, Client, ImageHandle
 from tests.sdk.scripted import Asked, Script
 
@@ -186,8 +187,20 @@ def test_names_that_are_none(script: Script) -> None:
         ):
             with pytest.raises(TypeError, match="must be a string, not"):
                 call()
+        for call in (lambda: client.jobs.get(""), lambda: client.images.delete("")):
+            with pytest.raises(ValueError, match="must not be empty"):
+                call()
         with pytest.raises(TypeError, match="phrases must be a string or a list"):
             client.jobs.submit("pictures", "labels", 5)  # type: ignore[arg-type]
+    assert not script.asked
+
+
+def test_what_is_no_picture_for_the_stand_in_of_moondream(script: Script) -> None:
+    with (
+        md.vl(endpoint=script.url) as model,
+        pytest.raises(ValueError, match=r"must be a PIL image .* not str"),
+    ):
+        model.detect("a.jpg", "cat")  # type: ignore[arg-type]
     assert not script.asked
 
 

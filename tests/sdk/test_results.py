@@ -106,6 +106,11 @@ def test_coco(detected: DetectResult, pointed: PointResult) -> None:
     assert json.loads(json.dumps([data, points])) == [data, points]
 
 
+def test_coco_is_of_boxes_or_of_points(detected: DetectResult, pointed: PointResult) -> None:
+    with pytest.raises(ValueError, match="do not mix in one data set"):
+        exports.coco([("a.jpg", detected), ("b.jpg", pointed)])
+
+
 def test_yolo(detected: DetectResult) -> None:
     assert detected.to_yolo() == (
         "0 0.200000 0.300000 0.200000 0.200000\n1 0.750000 0.750000 0.500000 0.500000\n"

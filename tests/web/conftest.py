@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
@@ -11,6 +12,7 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.admission.conftest import shared_server
 from tests.admission.fakes import Server
 from tests.app.running import serving
+from tests.jobs.folders import stores
 from tests.web.screen import PATIENCE_MS, Screen
 
 __all__ = ["shared_server"]
@@ -27,6 +29,12 @@ QUIET = (
     "--disable-sync",
 )
 KEY = "a-key-for-the-first-steps"
+PHONE: dict[str, Any] = {
+    "viewport": {"width": 375, "height": 667},
+    "has_touch": True,
+    "is_mobile": True,
+    "color_scheme": "dark",
+}
 
 
 @pytest.fixture(scope="session")
@@ -46,25 +54,40 @@ def browser(chromium: Path) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def url(chromium: Path, shared_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the stores `in` and `out`, the database and the logs of all services here."""
+    return tmp_path_factory.mktemp("web")
+
+
+@pytest.fixture(scope="session")
+def environ(root: Path, shared_server: Server) -> dict[str, str]:
+    return {
+        "POINTBOX_REDIS_URL": shared_server.url,
+        "POINTBOX_NAMESPACE": "web",
+        "POINTBOX_DATA_DIR": str(root),
+        "POINTBOX_STORES": stores(root),
+    }
+
+
+@pytest.fixture(scope="session")
+def url(chromium: Path, root: Path, environ: dict[str, str]) -> Iterator[str]:
     """Of a service without keys."""
-    log = tmp_path_factory.mktemp("web") / "log.txt"
-    with serving(log, POINTBOX_REDIS_URL=shared_server.url, POINTBOX_NAMESPACE="web") as service:
+    with serving(root / "log.txt", **environ) as service:
         yield service.url
 
 
 @pytest.fixture(scope="session")
-def locked_url(url: str, shared_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def locked_url(url: str, root: Path, environ: dict[str, str]) -> Iterator[str]:
     """Of an API that wants `KEY`, in front of the same worker."""
-    folder = tmp_path_factory.mktemp("locked")
-    environ = {
-        "POINTBOX_REDIS_URL": shared_server.url,
-        "POINTBOX_NAMESPACE": "web",
-        "POINTBOX_AUTH": "on",
-        "POINTBOX_BOOTSTRAP_KEY": KEY,
-        "POINTBOX_DATA_DIR": str(folder),
-    }
-    with serving(folder / "log.txt", "api", **environ) as service:
+    locked = {**environ, "POINTBOX_AUTH": "on", "POINTBOX_BOOTSTRAP_KEY": KEY}
+    with serving(root / "locked.txt", "api", **locked) as service:
+        yield service.url
+
+
+@pytest.fixture(scope="session")
+def bare_url(url: str, root: Path, environ: dict[str, str]) -> Iterator[str]:
+    """Of an API without stores, in front of the same worker."""
+    with serving(root / "bare.txt", "api", **{**environ, "POINTBOX_STORES": ""}) as service:
         yield service.url
 
 
@@ -83,24 +106,23 @@ def locked(browser: Browser, locked_url: str) -> Iterator[Screen]:
 @pytest.fixture
 def phone(browser: Browser, url: str) -> Iterator[Screen]:
     """The playground on a small touch screen in the dark."""
-    yield from opened(
-        browser,
-        url,
-        viewport={"width": 375, "height": 667},
-        has_touch=True,
-        is_mobile=True,
-        color_scheme="dark",
-    )
+    yield from opened(browser, url, **PHONE)
+
+
+@pytest.fixture
+def jobs(browser: Browser, url: str) -> Iterator[Screen]:
+    """The page of jobs."""
+    yield from opened(browser, url, page="jobs")
 
 
 def opened(
-    browser: Browser, url: str, refused: set[int] | None = None, **context: object
+    browser: Browser, url: str, refused: set[int] | None = None, page: str = "", **context: Any
 ) -> Iterator[Screen]:
     wide = {"viewport": {"width": 1280, "height": 800}, **context}
-    with browser.new_context(**wide) as tab:  # type: ignore[arg-type]
+    with browser.new_context(**wide) as tab:
         tab.set_default_timeout(PATIENCE_MS)
         tab.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)
-        screen = Screen(tab.new_page(), url, refused or set())
+        screen = Screen(tab.new_page(), url, refused or set(), page)
         screen.open()
         yield screen
         screen.check()

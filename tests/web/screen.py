@@ -21,11 +21,12 @@ expect.set_options(timeout=PATIENCE_MS)
 
 
 class Screen:
-    """A tab with the playground. `refused`: statuses that the test means to meet."""
+    """A tab with a page of the service. `refused`: statuses that the test means to meet."""
 
-    def __init__(self, page: Page, url: str, refused: set[int]) -> None:
+    def __init__(self, page: Page, url: str, refused: set[int], path: str = "") -> None:
         self.page = page
         self.url = url
+        self.path = path
         self.refused = refused
         self._complaints: list[str] = []
         self._addresses: list[str] = []
@@ -40,7 +41,7 @@ class Screen:
             self._complaints.append(text)
 
     def open(self) -> None:
-        self.page.goto(self.url)
+        self.page.goto(f"{self.url}/{self.path}")
         self.page.wait_for_load_state("networkidle")
 
     def check(self) -> None:
@@ -83,7 +84,11 @@ class Screen:
     def stage(self) -> np.ndarray:
         """What the sheet with the picture looks like: [height, width, 3], 0 to 255."""
         self["h1"].hover()  # away from what would be lit
-        png = self["#sheet"].screenshot(animations="disabled")
+        return self.seen(self["#sheet"])
+
+    def seen(self, place: Locator) -> np.ndarray:
+        """What a place looks like: [height, width, 3], 0 to 255."""
+        png = place.screenshot(animations="disabled")
         return np.asarray(Image.open(BytesIO(png)).convert("RGB")).astype(int)
 
     def colour(self, phrase: int) -> np.ndarray:
@@ -93,7 +98,10 @@ class Screen:
 
     def drawn(self, before: np.ndarray, phrase: int) -> np.ndarray:
         """Where the colour of a phrase is new since `before`: [height, width] of truth values."""
-        now = self.stage()
+        return self.changed(before, self.stage(), phrase)
+
+    def changed(self, before: np.ndarray, now: np.ndarray, phrase: int) -> np.ndarray:
+        """Where `now` has the colour of a phrase and `before` had not: [height, width] of truth values."""
         assert now.shape == before.shape
         near = np.abs(now - self.colour(phrase)).max(axis=2) <= NEAR
         return near & (np.abs(now - before).max(axis=2) > NEAR)

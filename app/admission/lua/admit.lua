@@ -64,14 +64,13 @@ if not stored and not bytes then
   return {'need-image'}
 end
 
+local keep_ms = timeout_ms + MODEL_SEEN_MS
 if not stored then
-  redis.call('SET', image, bytes)
+  redis.call('SET', image, bytes, 'PX', int(keep_ms))
+elseif redis.call('PTTL', image) < keep_ms then
+  redis.call('PEXPIRE', image, int(keep_ms))
 end
 redis.call('HINCRBY', P .. 'refs', tenant .. ':' .. sha, 1)
-local keep_ms = timeout_ms + MODEL_SEEN_MS
-if redis.call('PTTL', image) < keep_ms then
-  redis.call('PEXPIRE', image, keep_ms)
-end
 
 if not any_queued(model) then
   begin_measure(rate_key(model), now)

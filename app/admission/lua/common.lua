@@ -157,6 +157,9 @@ end
 
 -- Milliseconds that so many requests take; nil while that is not known.
 local function time_for(key, requests)
+  if requests == 0 then
+    return 0
+  end
   local rate = redis.call('HMGET', key, 'count', 'ms')
   local count, ms = tonumber(rate[1] or 0), tonumber(rate[2] or 0)
   if count < 3 or ms < 100 then

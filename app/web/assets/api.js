@@ -4,22 +4,25 @@ import { currentKey } from "./key.js";
 
 /** A failure in words. `document` is the service's problem document where there is one. */
 export class Problem extends Error {
-  constructor(words, document = {}) {
+  constructor(words, document = {}, retryAfter = null) {
     super(words);
     this.status = document.status;
     this.field = document.field;
+    this.retryAfter = retryAfter; // seconds, or null
   }
 }
 
 /** The response of a success. Throws a Problem, or an AbortError when `options.signal` says so. */
 export async function call(path, options = {}) {
   const key = currentKey();
-  const headers = key === null ? {} : { Authorization: `Bearer ${key}` };
+  const headers = { ...options.headers, ...(key === null ? {} : { Authorization: `Bearer ${key}` }) };
   let response;
   try {
     response = await fetch(path, { ...options, headers });
   } catch (error) {
-    throw inWords(error, "The service cannot be reached, or it refused the picture half-way: is it too large?");
+    throw inWords(error, options.body instanceof FormData
+      ? "The service cannot be reached, or it refused the picture half-way: is it too large?"
+      : "The service cannot be reached.");
   }
   if (response.ok) return response;
   throw await problemOf(response);
@@ -51,7 +54,7 @@ export async function* events(response) {
 /** A problem document as a sentence or two for a person. */
 export function worded(document, retryAfter = null) {
   const later = retryAfter === null ? "" : ` Try again in ${retryAfter} s.`;
-  return new Problem(`${document.title}: ${document.detail}${later}`, document);
+  return new Problem(`${document.title}: ${document.detail}${later}`, document, retryAfter);
 }
 
 async function problemOf(response) {

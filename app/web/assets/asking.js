@@ -1,5 +1,7 @@
 // The form: what is asked, and what was wrong with it.
 
+import { sayAt } from "./problems.js";
+
 const $ = (id) => document.getElementById(id);
 const INPUTS = { image: "file", object: "phrases", objects: "phrases", model: "model", adapter: "model" };
 
@@ -29,28 +31,8 @@ export function offerModels(models) {
   if (select.selectedIndex < 0) select.selectedIndex = 0;
 }
 
-/** Says what is wrong, beside the field that it is about and above all others. */
-export function showProblem(words, field) {
-  $("problem").textContent = words;
-  const id = INPUTS[field] ?? field;
-  const input = id === undefined ? null : $(id);
-  const place = $(id === "file" ? "image-wrong" : `${id}-wrong`);
-  if (input === null || place === null) return;
-  place.textContent = words;
-  place.hidden = false;
-  $("problem").textContent = "";
-  input.setAttribute("aria-invalid", "true");
-  const folded = input.closest("details");
-  if (folded !== null) folded.open = true;
-  input.focus();
-}
-
-/** Forgets what was wrong. */
-export function clearProblem() {
-  $("problem").textContent = "";
-  for (const place of document.querySelectorAll(".wrong")) place.hidden = true;
-  for (const input of document.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
-}
+/** Says what is wrong, beside the field of a request that it is about and above all others. */
+export const showProblem = (words, field) => sayAt(INPUTS[field] ?? field, words);
 
 function option(text, model, adapter) {
   const made = new Option(text, text);

@@ -13,6 +13,12 @@ export function askForKey(why) {
   $("key-forget").hidden = currentKey() === null;
 }
 
+/** Asks for it once the service refused. */
+export function askAgain() {
+  askForKey(currentKey() === null ? "This service wants a key." : "The service does not accept this key.");
+  $("key-text").focus();
+}
+
 /** Calls `changed` after the key was entered or forgotten. */
 export function watchKey(changed) {
   const use = () => {

@@ -1,10 +1,12 @@
 // The playground: brings the picture, the question, the stage and the answer together.
 
 import { Problem, call, events, worded } from "./api.js";
-import { clearProblem, offerModels, readQuestion, showProblem } from "./asking.js";
-import { askForKey, currentKey, watchKey } from "./key.js";
+import { offerModels, readQuestion, showProblem } from "./asking.js";
+import { askAgain, currentKey, watchKey } from "./key.js";
+import { tagOf } from "./mark.js";
 import { watchPictures } from "./picture.js";
-import { Results, scoreOf } from "./results.js";
+import { clearProblem } from "./problems.js";
+import { Results } from "./results.js";
 import { curl, python } from "./snippets.js";
 import { Stage } from "./stage.js";
 import { showTiming } from "./timing.js";
@@ -58,11 +60,7 @@ function fail(problem) {
   if (problem.name === "AbortError") return;
   $("status").textContent = "";
   if (!(problem instanceof Problem)) throw problem;
-  if (problem.status === 401) {
-    const had = currentKey() !== null;
-    askForKey(had ? "The service does not accept this key." : "This service wants a key.");
-    $("key-text").focus();
-  }
+  if (problem.status === 401) askAgain();
   showProblem(problem.message, problem.field);
 }
 
@@ -109,7 +107,7 @@ async function listen(response) {
 }
 
 function add(thing) {
-  stage.add(thing, `${thing.label} · ${scoreOf(thing)}`);
+  stage.add(thing, tagOf(thing));
   results.add(thing);
 }
 

@@ -1,6 +1,8 @@
 // What was found, in words: a legend of the phrases, and below each its objects.
 
 import { colourOf } from "./colours.js";
+import { element } from "./element.js";
+import { scoreOf } from "./mark.js";
 
 const CUT = {
   max_objects: "cut at the limit",
@@ -9,11 +11,6 @@ const CUT = {
   repetition: "ended: the model repeated itself",
 };
 const $ = (id) => document.getElementById(id);
-const element = (name, properties = {}, ...children) => {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
-};
 
 export class Results {
   /** As for the stage: `picked` on hover and focus, `chosen` on a click. */
@@ -88,9 +85,6 @@ export class Results {
     if (hidden) $("groups").scrollTop += row.top - list.top - list.height / 2; // the page itself stays
   }
 }
-
-/** The score as it is shown everywhere. */
-export const scoreOf = (thing) => `score ${thing.score.toFixed(2)}`;
 
 function placeOf(thing) {
   const [x, y] = thing.x === undefined ? [thing.x_min, thing.y_min] : [thing.x, thing.y];

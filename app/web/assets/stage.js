@@ -1,11 +1,10 @@
 // The picture, what was found on it, and how large it is shown.
 
-import { colourOf } from "./colours.js";
+import { markOf } from "./mark.js";
 
 const LARGEST = 16;
 const STEP = 1.5;
 const SAME_SHAPE = 0.02; // rounding of the sides of a small picture stays below it
-const percent = (fraction) => `${fraction * 100}%`;
 const $ = (id) => document.getElementById(id);
 
 export class Stage {
@@ -60,24 +59,8 @@ export class Stage {
 
   /** Draws a box or a point of an answer; `tag` is shown while it is lit. */
   add(thing, tag) {
-    const mark = document.createElement("div");
-    const point = thing.x !== undefined;
-    const [left, top] = point ? [thing.x, thing.y] : [thing.x_min, thing.y_min];
-    const [right, bottom] = point ? [left, top] : [thing.x_max, thing.y_max];
-    mark.className = "mark";
+    const mark = markOf(thing, tag);
     mark.dataset.index = this.marks.length;
-    mark.classList.toggle("point", point);
-    mark.classList.toggle("low", bottom > 0.85);
-    mark.classList.toggle("right", left > 0.6);
-    mark.style.left = percent(left);
-    mark.style.top = percent(top);
-    if (!point) {
-      mark.style.width = percent(right - left);
-      mark.style.height = percent(bottom - top);
-    }
-    mark.style.zIndex = Math.round(1000 * (1 - (right - left) * (bottom - top))); // small ones on top
-    mark.style.setProperty("--colour", colourOf(thing.phrase_index));
-    mark.append(Object.assign(document.createElement("span"), { textContent: tag }));
     this.marks.push(mark);
     $("marks").append(mark);
   }

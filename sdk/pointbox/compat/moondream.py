@@ -89,9 +89,12 @@ class VL:
         self._client = client
 
     def encode_image(self, image: Image.Image | Base64EncodedImage) -> Base64EncodedImage:
-        """The picture as it is sent, for several questions about it."""
+        """The picture as it is sent, for several questions about it.  Raises ValueError for anything else."""
         if isinstance(image, Base64EncodedImage):
             return image
+        if not isinstance(image, Image.Image):
+            kind = type(image).__name__
+            raise ValueError(f"image must be a PIL image or what encode_image returned, not {kind}.")
         sink = BytesIO()
         image.convert("RGB").save(sink, "JPEG", quality=95)
         return Base64EncodedImage(f"data:image/jpeg;base64,{base64.b64encode(sink.getvalue()).decode()}")

@@ -1,0 +1,25 @@
+// What is wrong with a form, beside the input that it is about.
+
+const $ = (id) => document.getElementById(id);
+
+/** Says it at the input with this id, or above all of them where there is none. */
+export function sayAt(id, words) {
+  $("problem").textContent = words;
+  const input = id === undefined ? null : $(id);
+  const place = input === null ? null : $(input.getAttribute("aria-describedby")?.split(" ")[0]);
+  if (place === null) return;
+  place.textContent = words;
+  place.hidden = false;
+  $("problem").textContent = "";
+  input.setAttribute("aria-invalid", "true");
+  const folded = input.closest("details");
+  if (folded !== null) folded.open = true;
+  input.focus();
+}
+
+/** Forgets what was wrong. */
+export function clearProblem() {
+  $("problem").textContent = "";
+  for (const place of document.querySelectorAll("form .wrong")) place.hidden = true;
+  for (const input of document.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
+}
