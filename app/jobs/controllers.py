@@ -28,10 +28,9 @@ from app.queries import only_known_parameters
 from app.strict_json import decode_json
 
 LINES = "application/x-ndjson"
-_COMMON = ("not-found", "unavailable", *ACCESS_PROBLEMS)
+_COMMON = ("invalid-request", "not-found", "unavailable", *ACCESS_PROBLEMS)
 _PICTURE = ("image-too-large", "invalid-image", "unsupported-media")
 _SUBMITTING = (
-    "invalid-request",
     "invalid-phrase",
     "unsupported-media",
     "unknown-model",
@@ -91,7 +90,7 @@ class JobController(Controller):
                 await claim.keep(msgspec.json.encode(job))
             return Response(job, status_code=201)
 
-    @get(summary="The tenant's jobs, newest first", responses=problem_responses("invalid-request", *_COMMON))
+    @get(summary="The tenant's jobs, newest first", responses=problem_responses(*_COMMON))
     async def listed(
         self,
         request: Request[Any, Any, Any],
@@ -132,7 +131,7 @@ class JobController(Controller):
         "/{job_id:str}/results",
         summary="Results so far, as JSON lines",
         media_type=LINES,
-        responses=problem_responses("invalid-request", *_COMMON),
+        responses=problem_responses(*_COMMON),
     )
     async def results(
         self,
@@ -150,7 +149,7 @@ class JobController(Controller):
         "/{job_id:str}/errors",
         summary="Images without a result so far, as JSON lines",
         media_type=LINES,
-        responses=problem_responses("invalid-request", *_COMMON),
+        responses=problem_responses(*_COMMON),
     )
     async def errors(
         self,
@@ -167,7 +166,7 @@ class JobController(Controller):
     @get(
         "/{job_id:str}/samples",
         summary="Some results so far, with their pictures",
-        responses=problem_responses("invalid-request", *_COMMON),
+        responses=problem_responses(*_COMMON),
     )
     async def samples(
         self,
@@ -183,7 +182,7 @@ class JobController(Controller):
         "/{job_id:str}/samples/{number:int}",
         summary="The picture of a sample",
         operation_class=PictureOperation,
-        responses=problem_responses("invalid-request", *_PICTURE, *_COMMON),
+        responses=problem_responses(*_PICTURE, *_COMMON),
     )
     async def picture(
         self, request: Request[Any, Any, Any], state: State, job_id: _JobId, number: _Number
@@ -203,7 +202,7 @@ class StoreController(Controller):
 
     @get(
         summary="The stores that the tenant may name",
-        responses=problem_responses("invalid-request", *_COMMON),
+        responses=problem_responses(*_COMMON),
     )
     async def stores(self, request: Request[Any, Any, Any], state: State) -> StoreList:
         """By name; where they are is not told."""
