@@ -50,7 +50,7 @@ class Settings:
     kv_memory: int | None = None
     """Bytes for keys and values; None: what 256 images and the rows need, as far as the device has it.
     As text it may end in K, M, G or T, powers of 1,024."""
-    batch_share: float = 0.5
+    batch_share: float = 0.0625
     """Part of the rows that batch requests hold at most while there are interactive ones."""
     flood_share: float = 0.3
     """Part of a worker's rows that a tenant holds at most while others have requests, if more of its own are

@@ -130,7 +130,7 @@ class Jobs:
     def done(self, job: str) -> int:
         """Images; raises RuntimeError for a job that does not run."""
         shown = self._call("GET", f"/{job}")
-        if shown["state"] not in ("queued", "running"):
+        if shown["reason"] or shown["state"] not in ("queued", "running"):
             raise RuntimeError(f"the job is {shown['state']}: {shown['reason']}")
         return int(shown["progress"]["done"])
 

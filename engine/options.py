@@ -34,7 +34,7 @@ class Options:
     pages: int | None = None
     kv_memory: int | None = None
     prefill_tokens: int = 1024
-    batch_share: float = 0.5
+    batch_share: float = 0.0625
     prepare_threads: int = 2
     max_tokens: int | None = None
     trace: Trace | None = None

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import datetime
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import msgspec
 from sqlalchemy import ColumnElement, func, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.access.caller import Caller
 from app.db.database import Database
@@ -134,7 +137,7 @@ class Ledger:
         taken = await self._change(job.id, Job.state.in_(OPEN) & free, changes)
         return job if taken else None
 
-    async def renew(self, job_id: str, owner: str, images: int = 0, errors: int = 0) -> None:
+    async def renew(self, job_id: str, owner: str, images: int, errors: int) -> None:
         """With the counts of the shard that is being answered.  Raises LeaseLost."""
         changes = {"lease_until": _lease(), "open_images": images, "open_errors": errors}
         await self._as_owner(job_id, owner, changes)
@@ -151,8 +154,7 @@ class Ledger:
 
     async def begun(self, job_id: str, owner: str, shard: int) -> None:
         """Counts an attempt.  Raises LeaseLost."""
-        await self.renew(job_id, owner)
-        async with self._database.session() as session, session.begin():
+        async with self._holding(job_id, owner) as session:
             row = await session.get(JobShard, (job_id, shard))
             if row is None:
                 row = JobShard(
@@ -163,8 +165,7 @@ class Ledger:
 
     async def finished(self, job_id: str, owner: str, shard: int, count: ShardCount) -> None:
         """Also for a shard that somebody began who could not say that it was done.  Raises LeaseLost."""
-        await self.renew(job_id, owner)
-        async with self._database.session() as session, session.begin():
+        async with self._holding(job_id, owner) as session:
             await session.execute(
                 update(JobShard)
                 .where(JobShard.job_id == job_id, JobShard.number == shard)
@@ -188,21 +189,40 @@ class Ledger:
         changes = {"state": "queued", "reason": reason[:1000], "lease_owner": None, "lease_until": until}
         await self._as_owner(job_id, owner, changes)
 
+    @asynccontextmanager
+    async def _holding(self, job_id: str, owner: str) -> AsyncIterator[AsyncSession]:
+        """One transaction that renews the lease, with no image of a shard under way.  Raises LeaseLost."""
+        changes = {"lease_until": _lease(), "open_images": 0, "open_errors": 0}
+        async with self._database.session() as session, session.begin():
+            if not await _changed(session, job_id, _mine(owner), changes):
+                raise LeaseLost
+            yield session
+
     async def _as_owner(self, job_id: str, owner: str, changes: dict[str, object]) -> None:
-        mine = (Job.lease_owner == owner) & (Job.state == "running")
-        if not await self._change(job_id, mine, changes):
+        if not await self._change(job_id, _mine(owner), changes):
             raise LeaseLost
 
     async def _change(self, job_id: str, condition: ColumnElement[bool], changes: dict[str, object]) -> bool:
-        statement = update(Job).where(Job.id == job_id, condition).values(**changes)
         async with self._database.session() as session, session.begin():
-            result = await session.execute(statement.execution_options(synchronize_session=False))
-        return bool(result.rowcount)  # type: ignore[attr-defined]
+            return await _changed(session, job_id, condition, changes)
 
 
 def spec_of(job: Job) -> JobSpec | None:
     """With the revision that its results come from; None before it is planned."""
     return None if job.spec is None else msgspec.json.decode(job.spec, type=JobSpec)
+
+
+def _mine(owner: str) -> ColumnElement[bool]:
+    return (Job.lease_owner == owner) & (Job.state == "running")
+
+
+async def _changed(
+    session: AsyncSession, job_id: str, condition: ColumnElement[bool], changes: dict[str, object]
+) -> bool:
+    """Whether there is such a job that meets the condition; it has the changes now."""
+    statement = update(Job).where(Job.id == job_id, condition).values(**changes)
+    result = await session.execute(statement.execution_options(synchronize_session=False))
+    return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
 def _now() -> datetime.datetime:

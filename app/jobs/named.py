@@ -17,6 +17,8 @@ from app.problems import ProblemError
 from app.settings import SettingsError
 from app.strict_json import decode_json
 
+_WEB_ADDRESS = re.compile(r"""https?://[^\s"'(),]+""")
+
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A store in POINTBOX_STORES.
@@ -92,11 +94,25 @@ class Stores:
 
     def in_names(self, text: str) -> str:
         """A message in which stores go by their names: callers are not told the places of the server."""
+        text = _WEB_ADDRESS.sub(lambda found: self._server(found[0]), text)
         places = {root.url.rstrip("/"): name for name, root in self.roots.items()}
-        servers = {c.endpoint: f"the server of {name}" for name, c in self.by_name.items() if c.endpoint}
-        for place, name in sorted((places | servers).items(), key=lambda item: -len(item[0])):
-            text = re.sub(rf"{re.escape(place)}(?![\w-])", lambda _, name=name: name, text)
+        for name, config in self.by_name.items():
+            bucket = config.url.removeprefix("s3://").partition("/")[0]
+            places[f"bucket {bucket!r}"] = f"bucket of {name}"
+        for place, name in sorted(places.items(), key=lambda item: -len(item[0])):
+            if place:  # the whole file system has no name
+                pattern = rf"(?<![\w/.-]){re.escape(place)}(?![\w-])"
+                text = re.sub(pattern, lambda _, name=name: name, text)
         return text
+
+    def _server(self, address: str) -> str:
+        """Of one store, where it is known to be."""
+        of = [
+            name
+            for name, config in self.by_name.items()
+            if config.endpoint and f"{address}/".startswith(f"{config.endpoint.rstrip('/')}/")
+        ]
+        return f"the server of {of[0]}" if len(of) == 1 else "the server"
 
     def open(self, place: StorePlace) -> Store:
         """The folder that a place names."""

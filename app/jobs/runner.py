@@ -157,8 +157,8 @@ class JobRunner:
 
         runner = ShardRunner(plan.spec, source, target, answerer, begin, open_shard.count)
         async for number, count in runner.run(left):
-            open_shard.reset()
             await self._ledger.finished(job.id, self._owner, number, count)
+            open_shard.reset()
         await asyncio.to_thread(finish, plan, target)
 
     async def _left(self, job: Job, plan: Plan, target: Store) -> list[int]:

@@ -15,16 +15,19 @@ async def with_wait(job: JobInfo, client: AdmissionClient) -> JobInfo:
     """The job, with what it waits for as its reason unless a runner has told one."""
     if job.state not in OPEN or job.reason:
         return job
-    return msgspec.structs.replace(job, reason=await _wait(job.model or job.request.model, client))
+    return msgspec.structs.replace(job, reason=await _wait(job, client))
 
 
-async def _wait(model: str | None, client: AdmissionClient) -> str:
+async def _wait(job: JobInfo, client: AdmissionClient) -> str:
     try:
-        names = {served.name for served in await client.models(MODELS_AGE_S)}
+        served = await client.models(MODELS_AGE_S)
     except AdmissionError:
         return "waits for the queue, which cannot be reached"
-    if not names:
+    model = job.model or job.request.model
+    if not served:
         return "waits for a worker: none is running"
-    if model is not None and model not in names:
+    if model is not None and model not in {known.name for known in served}:
         return f"waits for a worker that serves the model {model!r}: there is none"
+    if job.state == "queued" and not any(known.job_runners for known in served):
+        return "waits for a worker that runs jobs: there is none"
     return ""

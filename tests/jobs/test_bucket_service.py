@@ -136,7 +136,7 @@ def test_a_store_is_there_for_its_tenants_alone(labels: Labels, weed: Weed) -> N
     ("changes", "reason"),
     [
         ({"source": {"store": "wrong", "prefix": "few"}}, "refuses the credentials"),
-        ({"source": {"store": "nowhere"}}, "there is no bucket 'nowhere'"),
+        ({"source": {"store": "nowhere"}}, "there is no bucket of nowhere at the server"),
         ({"out": {"store": "readable"}}, "does not let this caller write to"),
         ({"source": {"store": "in", "prefix": "mistyped"}}, "there is no image in"),
     ],

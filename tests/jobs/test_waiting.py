@@ -42,9 +42,12 @@ async def test_workers_and_models_that_are_not_there(
         job = answer.json()["id"]
         await says(api.client, job, "waits for a worker: none is running")
         tiny = await start_work()
+        await says(api.client, job, "waits for a worker that runs jobs: there is none")
+        second = await start_work(stores=changed.stores)
         await says(api.client, job, "")
         await start_work(FakeEngine("other"))
         await tiny.drain()
+        await second.drain()
         await says(api.client, job, "waits for a worker that serves the model 'tiny': there is none")
         again = await api.client.post("/v1/jobs", json=ASKED | {"model": "tiny"})
         assert again.status_code == 201, "a worker that left a moment ago may come back"
