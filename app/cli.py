@@ -104,7 +104,8 @@ class EngineFlags:
         Memory for keys and values of one worker, such as 512M or 2G; by default what the rows and 256 images
         need, as far as the device has it.
     batch_share
-        Part of the rows that batch requests hold at most while there are interactive ones, a sixteenth by default.
+        Part of the rows that batch requests hold at most while there are interactive ones; a sixteenth by
+        default.
     dtype
         Of the weights: auto, float32, bfloat16 or float16.
     revision

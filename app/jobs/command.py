@@ -50,7 +50,8 @@ def run_batch(where: str, options: BatchFlags) -> int:
         if options.phrases:
             check_phrases(options.phrases, field="phrases")
         target = destination(options.out, s3)
-        check_apart(place.store, target)
+        if place.manifest is None:
+            check_apart(place.store, target)
         if options.endpoint is not None:
             return _with_service(place, target, options, options.endpoint)
         if options.ray is not None:

@@ -244,6 +244,17 @@ def test_a_job_that_is_over_does_not_answer_another_question(
     assert "job mine was planned with phrases" in capsys.readouterr().err
 
 
+def test_results_of_a_manifest_may_lie_beside_it(
+    tmp_path: Path, scene: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jpg").write_bytes(scene)
+    (tmp_path / "list.csv").write_text("image,phrase\na.jpg,red circle\n")
+    with pytest.raises(SystemExit, match="0"):
+        main(["batch", str(tmp_path / "list.csv"), "--out", str(tmp_path / "out"), "--job", "mine"])
+    assert "1 images answered, 0 with errors" in capsys.readouterr().out
+    assert (tmp_path / "out" / "mine" / "summary.json").exists()
+
+
 def test_one_plan_reads_as_it_was_written(tmp_path: Path, engine: Engine, scene: bytes) -> None:
     source, target = FolderStore(tmp_path / "in"), FolderStore(tmp_path / "out")
     for number in range(25):

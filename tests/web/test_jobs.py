@@ -284,10 +284,12 @@ def test_from_one_page_to_the_other(screen: Screen) -> None:
 def test_with_a_key(browser: Browser, url: str, locked_url: str, root: Path) -> None:
     for screen in opened(browser, locked_url, {401}, "jobs"):
         expect(screen["#key-why"]).to_have_text("This service wants a key.")
-        expect(screen["#list-problem"]).to_contain_text("Credentials")
+        expect(screen["#ask"]).to_be_hidden()
+        screen["#key-text"].fill("pb_wrong")
+        screen["#key-use"].click()
+        expect(screen["#key-why"]).to_have_text("The service does not accept this key.")
         screen["#key-text"].fill(KEY)
         screen["#key-text"].press("Enter")
-        expect(screen["#list-problem"]).to_be_empty()
         expect(screen["#none"]).to_be_visible()  # the jobs of others are not there
         fill(root, "locked", 2)
         job = ask(screen, "locked", PHRASES)
@@ -312,6 +314,7 @@ def test_a_service_without_stores_says_what_to_do(browser: Browser, bare_url: st
         expect(screen["#off-why"]).to_contain_text("it has no stores (POINTBOX_STORES)")
         expect(screen["#off-how pre"]).to_contain_text("export POINTBOX_STORES=")
         expect(screen["#ask"]).to_be_hidden()
+        expect(screen["#side"]).to_be_hidden()
 
 
 @pytest.mark.parametrize(("left", "words"), [(1, "runs jobs"), (0, "is alive")])

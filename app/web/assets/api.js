@@ -8,6 +8,7 @@ export class Problem extends Error {
     super(words);
     this.status = document.status;
     this.field = document.field;
+    this.detail = document.detail ?? words; // for where the title says nothing more
     this.retryAfter = retryAfter; // seconds, or null
   }
 }

@@ -50,10 +50,11 @@ export async function submit() {
 }
 
 /** Says what the service found wrong, at the field that it is about. */
-export function showRefusal({ message, field = "" }) {
+export function showRefusal({ message, detail, field = "" }) {
   const [first] = field.split("[");
   const id = INPUTS[first] ?? first.replace(".", "-");
-  sayAt($(id) === null ? undefined : id, message);
+  if ($(id) === null) sayAt(undefined, message);
+  else sayAt(id, detail);
 }
 
 function read() {

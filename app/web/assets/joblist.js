@@ -11,6 +11,7 @@ export class JobList {
     this.jobs = new Map(); // by id
     this.next = null; // the id before which older ones are
     this.older = false; // whether any were asked for
+    this.known = false; // whether the service has told how many there are
     this.newest = new Set(); // the ids that the latest answer had
     this.cards = new Map();
   }
@@ -25,6 +26,7 @@ export class JobList {
     const page = await (await call("v1/jobs")).json();
     if (!this.older) this.next = page.next;
     this.newest = new Set(page.jobs.map(({ id }) => id));
+    this.known = true;
     this.take(page.jobs);
   }
 
@@ -38,7 +40,7 @@ export class JobList {
 
   clear() {
     this.jobs.clear();
-    this.older = false;
+    this.older = this.known = false;
     this.next = null;
   }
 
@@ -48,7 +50,7 @@ export class JobList {
     const cards = jobs.map((job) => this.card(job, job.id === chosen));
     const shown = $("cards").children;
     if (cards.length !== shown.length || cards.some((card, at) => card !== shown[at])) $("cards").replaceChildren(...cards);
-    $("none").hidden = jobs.length > 0;
+    $("none").hidden = !this.known || jobs.length > 0;
     $("older").hidden = this.next === null;
   }
 

@@ -4,7 +4,7 @@ import { Problem, call } from "./api.js";
 import { offerModels, offerStores, showRefusal, submit } from "./jobform.js";
 import { JobList } from "./joblist.js";
 import { JobView } from "./jobview.js";
-import { askAgain, watchKey } from "./key.js";
+import { askAgain, askForKey, watchKey } from "./key.js";
 import { Polling } from "./polling.js";
 import { clearProblem } from "./problems.js";
 
@@ -28,7 +28,7 @@ function show() {
   const off = !$("off").hidden;
   document.querySelector("main").dataset.view = chosen() !== null ? "job" : off || location.hash === "#new" ? "new" : "list";
   $("job").hidden = job === undefined;
-  $("ask").hidden = off || chosen() !== null;
+  $("ask").hidden = !ready || chosen() !== null;
   list.show(chosen());
   if (job !== undefined) view.show(job);
 }
@@ -53,6 +53,7 @@ async function look() {
 /** Asks which stores there are, and says what to do where there are none. Throws a Problem. */
 async function prepare() {
   $("off").hidden = true;
+  $("side").hidden = false;
   try {
     const { stores } = await (await call("v1/stores")).json();
     if (stores.length) {
@@ -64,7 +65,7 @@ async function prepare() {
     }
   } catch (problem) {
     if (problem.status !== 404) throw problem;
-    off(problem.message, true);
+    off(problem.detail, true);
   }
 }
 
@@ -72,7 +73,7 @@ function off(why, how) {
   $("off").hidden = false;
   $("off-why").textContent = why;
   $("off-how").hidden = !how;
-  $("new").hidden = true;
+  $("side").hidden = true;
   show();
 }
 
@@ -90,9 +91,11 @@ async function models() {
 /** Says what a look met; whether to look again. */
 function failed(problem) {
   if (!(problem instanceof Problem)) throw problem;
+  const closed = problem.status === 401 || problem.status === 403;
   if (problem.status === 401) askAgain();
-  $("list-problem").textContent = problem.message;
-  return problem.status !== 401 && problem.status !== 403;
+  if (problem.status === 403) askForKey("Another key may open this page.");
+  $("list-problem").textContent = problem.status === 401 ? "" : problem.message;
+  return !closed;
 }
 
 async function start() {
@@ -113,7 +116,6 @@ watchKey(() => {
   clearProblem();
   ready = false;
   list.clear();
-  $("new").hidden = false;
   $("list-problem").textContent = "";
   polling.now();
 });
