@@ -57,6 +57,6 @@ def test_a_body_that_is_not_json(client: httpx.Client, content: str | bytes, say
 
 def test_a_body_over_the_limit_says_both_sizes(client: httpx.Client) -> None:
     head = b"POST /v1/detect?object=x HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/jpeg\r\n"
-    answer = told(client, head + b"Content-Length: 25000000\r\n\r\n")
+    answer = told(client, head + b"Connection: close\r\nContent-Length: 25000000\r\n\r\n")
     assert b"413" in answer.splitlines()[0]
     assert b"The body has 25,000,000 bytes; this server reads at most 20,000,000." in answer
