@@ -33,6 +33,8 @@ log = structlog.get_logger(__name__)
 
 POLL_S = 0.5
 """A missed wake-up costs at most this."""
+LINGER_S = 1.0
+"""A caller who asks again and again is never quite gone: for so long batch requests keep to their share."""
 DECODE_THREADS = min(4, os.cpu_count() or 1)
 
 
@@ -68,6 +70,8 @@ class Feeder:
         self._more = True
         """Requests may be waiting in Redis."""
         self._stirred = asyncio.Event()
+        self._interactive_at = float("-inf")
+        """When the last interactive request ended."""
         self._broken: BaseException | None = None
         """Why this worker cannot go on; what it holds is left to others."""
 
@@ -124,7 +128,8 @@ class Feeder:
         if self._lost:
             return await self._take_lost()
         pages = self._watchdog.stats.pages_total if self._watchdog.stats else 0
-        rows, batch_rows = self._room.left(self._deliveries(), pages)
+        lately = time.monotonic() < self._interactive_at + LINGER_S
+        rows, batch_rows = self._room.left(self._deliveries(), pages, lately)
         if self._alone or not (rows or batch_rows):
             return False
         if not self._more:
@@ -162,6 +167,8 @@ class Feeder:
         if not task.cancelled() and task.exception() is not None:
             self._broken = task.exception()
         self._running.pop(delivery.key, None)
+        if delivery.priority == "interactive":
+            self._interactive_at = time.monotonic()
         self._alone = self._alone and bool(self._running)
         self._stirred.set()
 

@@ -28,7 +28,7 @@ class Room:
         self._pages_for = pages_for
         self._usual_pages = pages_for(SpatialParams(phrases=[]).max_objects)
 
-    def left(self, deliveries: Iterable[Delivery], pages: int) -> tuple[int, int]:
+    def left(self, deliveries: Iterable[Delivery], pages: int, lately: bool = False) -> tuple[int, int]:
         """Phrases of interactive and of batch requests that may be taken now.
 
         Interactive ones may come although batch ones hold all rows: the engine gives them the next that
@@ -37,6 +37,7 @@ class Room:
         Args:
             deliveries: in flight.
             pages: of the engine, all together.
+            lately: whether there were interactive ones a moment ago; the next is likely on its way.
         """
         load = {"interactive": 0, "batch": 0}
         for delivery in deliveries:
@@ -46,6 +47,6 @@ class Room:
         most = pages // self._usual_pages if interactive or batch else self.capacity
         rows = self.capacity - interactive - min(batch, self._batch_rows)
         batch_rows = self.capacity - batch
-        if interactive:
+        if interactive or lately:
             batch_rows = min(batch_rows - interactive, self._batch_rows - batch)
         return max(0, min(rows, most)), max(0, min(batch_rows, most))

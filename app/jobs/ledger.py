@@ -83,17 +83,21 @@ class Ledger:
         async with self._database.session() as session:
             return list(await session.scalars(query))
 
-    async def counts(self, job_id: str) -> JobCounts:
+    async def standing(self, job_id: str) -> tuple[Job, JobCounts]:
+        """A job and its counts at one moment, so that a shard is under way or done, and never both."""
         columns = (
-            func.count(),
+            func.count(JobShard.number),
             func.coalesce(func.sum(JobShard.images), 0),
             func.coalesce(func.sum(JobShard.errors), 0),
             func.coalesce(func.sum(JobShard.objects), 0),
         )
-        query = select(*columns).where(JobShard.job_id == job_id, JobShard.done)
+        shards_done = (JobShard.job_id == Job.id) & JobShard.done
+        query = (
+            select(Job, *columns).outerjoin(JobShard, shards_done).where(Job.id == job_id).group_by(Job.id)
+        )
         async with self._database.session() as session:
-            row = (await session.execute(query)).one()
-        return JobCounts(*(int(value) for value in row))
+            job, *counts = (await session.execute(query)).one()
+        return job, JobCounts(*(int(value) for value in counts))
 
     async def done(self, job_id: str) -> dict[int, ShardCount]:
         """What each finished shard holds, by its number and in order."""
@@ -124,7 +128,7 @@ class Ledger:
             job = await session.scalar(oldest)
         if job is None:
             return None
-        done = await self.counts(job.id)
+        _, done = await self.standing(job.id)
         changes = {
             "state": "running",
             "lease_owner": owner,

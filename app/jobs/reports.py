@@ -41,7 +41,7 @@ class Wanted:
 
 async def info_of(ledger: Ledger, job: Job) -> JobInfo:
     """The job and how far it is, shards under way included."""
-    counts = await ledger.counts(job.id)
+    job, counts = await ledger.standing(job.id)
     running = job.state == "running"
     done = counts.images + (job.open_images if running else 0)
     rate = _rate(job, done) if running else None

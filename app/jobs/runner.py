@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -41,6 +41,8 @@ class OpenShard:
 
     images: int = 0
     errors: int = 0
+    booking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the ledger is told: what was counted must not be told after it was reset."""
 
     def reset(self) -> None:
         self.images = self.errors = 0
@@ -127,7 +129,8 @@ class JobRunner:
         async def beat() -> None:
             while True:
                 await asyncio.sleep(BEAT_S)
-                await self._ledger.renew(job.id, self._owner, open_shard.images, open_shard.errors)
+                async with open_shard.booking:
+                    await self._ledger.renew(job.id, self._owner, open_shard.images, open_shard.errors)
 
         tasks = {asyncio.create_task(self._whole(job, open_shard)), asyncio.create_task(beat())}
         try:
@@ -152,13 +155,15 @@ class JobRunner:
         answerer = QueueAnswerer(self._client, job.tenant, job.key_id, 2 * max(1, model.capacity))
 
         async def begin(shard: int) -> None:
-            open_shard.reset()
-            await self._ledger.begun(job.id, self._owner, shard)
+            async with open_shard.booking:
+                open_shard.reset()
+                await self._ledger.begun(job.id, self._owner, shard)
 
         runner = ShardRunner(plan.spec, source, target, answerer, begin, open_shard.count)
         async for number, count in runner.run(left):
-            await self._ledger.finished(job.id, self._owner, number, count)
-            open_shard.reset()
+            async with open_shard.booking:
+                await self._ledger.finished(job.id, self._owner, number, count)
+                open_shard.reset()
         await asyncio.to_thread(finish, plan, target)
 
     async def _left(self, job: Job, plan: Plan, target: Store) -> list[int]:

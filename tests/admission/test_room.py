@@ -35,6 +35,12 @@ def test_rows(deliveries, left):
     assert Room(16, 0.5, 0.5, lambda _: 1).left(deliveries, 1000) == left
 
 
+def test_batch_keeps_to_its_share_a_moment_longer():
+    room = Room(16, 0.5, 0.5, lambda _: 1)
+    assert room.left([flying("batch", 3)], 1000, lately=True) == (17, 5)
+    assert room.left([flying("batch", 8)], 1000, lately=True) == (12, 0)
+
+
 def test_pages():
     room = Room(16, 0.5, 0.5, lambda max_objects: max_objects // 10)
     assert room.left([flying("interactive", 2)], 30) == (4, 4)
@@ -67,3 +73,17 @@ async def test_priority_reaches_the_engine_and_interactive_passes_a_full_batch(c
         assert isinstance(await answer(ticket), Completed)
     assert work.engine.runs[6] == ("now",)
     assert work.engine.priorities[:7] == ["batch"] * 6 + ["interactive"]
+
+
+async def test_between_two_requests_of_a_caller_batch_does_not_take_all_rows(client, start_work, monkeypatch):
+    monkeypatch.setattr("app.admission.feeder.LINGER_S", 2.0)
+    work = await start_work(FakeEngine(), max_batch=4, batch_share=0.5)
+    await answer(await ask(client, "now"))
+    batch = [await ask(client, f"hold {n}", priority="batch") for n in range(6)]
+    await until(lambda: len(work.engine.runs) == 3)
+    await answer(await ask(client, "now"))
+    assert len(work.engine.runs) == 4, "two of the batch beside two interactive ones"
+    await until(lambda: len(work.engine.runs) == 8)
+    work.engine.release.set()
+    for ticket in batch:
+        assert isinstance(await answer(ticket), Completed)
