@@ -52,7 +52,7 @@ class Settings:
     As text it may end in K, M, G or T, powers of 1,024."""
     batch_share: float = 0.0625
     """Part of the rows that batch requests hold at most while there are interactive ones."""
-    flood_share: float = 0.3
+    flood_share: float = 0.2
     """Part of a worker's rows that a tenant holds at most while others have requests, if more of its own are
     waiting than the worker can hold."""
     stall_s: float = 60.0
