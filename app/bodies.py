@@ -30,10 +30,10 @@ async def read_body(request: Request[Any, Any, Any], kind: type[T]) -> tuple[T, 
     """
     check_plain(request)
     content = await request.body()
-    if not content:
-        raise ProblemError("invalid-image", "The body is empty: it has no image.", field="image")
-    sent = request.content_type[0]
     query = request.scope["query_string"].decode("latin-1")
+    if not content:
+        _refuse_empty(query)
+    sent = request.content_type[0]
     if sent.startswith("image/") or sent == "application/octet-stream":
         return _from_query(query, kind), content
     form = sent == "multipart/form-data"
@@ -63,6 +63,13 @@ def check_plain(request: Request[Any, Any, Any]) -> None:
 def invalid(detail: str, field: str) -> NoReturn:
     """Raises the problem of one wrong field."""
     raise ProblemError("invalid-request", detail, field=field)
+
+
+def _refuse_empty(query: str) -> NoReturn:
+    for name, _ in parse_qsl(query, keep_blank_values=True, errors="replace"):
+        if name in IMAGE_FIELDS:
+            invalid(f"The body is empty: send `{name}` in a JSON body or a form, not in the query.", name)
+    raise ProblemError("invalid-image", "The body is empty: it has no image.", field="image")
 
 
 def _from_query(query: str, kind: type[T]) -> T:
@@ -103,7 +110,7 @@ def _from_texts(fields: Iterable[tuple[str, str]], kind: type[T]) -> T:
         if name in _LISTS:
             values.setdefault("objects", []).append(text)
         elif name in values:
-            invalid("The field is given twice.", name)
+            invalid(f"The field {name[:100]!r} is given twice.", name[:100])
         else:
             values[name] = text.split(",") if name == "region" else text
     if len(values.get("objects", ())) == 1:

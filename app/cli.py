@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -18,6 +19,9 @@ from app.jobs.commands import jobs
 from app.problems import ProblemError
 from app.setting_names import as_flags
 from app.settings import Settings, SettingsError
+
+UNREAD = 128 + signal.SIGPIPE
+"""The status of a command whose reader went away, as a shell tells it."""
 
 app = App(
     name="pointbox",
@@ -210,10 +214,11 @@ def worker(*, model: str | None = None, engine: EngineFlags | None = None) -> in
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command and exit: 0, 1 for what failed, 2 for what the caller can mend."""
+    """Run the command and exit: 0, 1 for what failed, 2 for what the caller can mend, `UNREAD`."""
     try:
         status = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it is where the shell closed it, as in `>&-`
+            sys.stdout.flush()
     except ProblemError as problem:
         status = _complain(as_flags(problem.detail), 1 if problem.status >= 500 else 2)
     except MissingArgumentError as error:
@@ -224,7 +229,11 @@ def main(arguments: list[str] | None = None) -> None:
         status = 130
     except BrokenPipeError:  # whoever read our output has enough of it
         _end_output()
-        status = 1
+        status = UNREAD
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        status = UNREAD  # rich has seen it first, and has ended the output
     except OSError as error:  # no room left, or a disk that broke
         _end_output()
         status = _complain(error.strerror or str(error), 1)

@@ -21,6 +21,7 @@ from app.admission.scripts import prefix
 from app.admission.worker_queue import report_gone
 from app.child import CannotTell, Child, GaveUp, Recipe
 from app.jobs.opening import check_stores
+from app.misspelt import warn_misspelt
 from app.problems import ProblemError
 from app.settings import Settings
 
@@ -52,6 +53,7 @@ def run_serve(settings: Settings, commands: Commands | None = None) -> int:
         ProblemError: the port is taken.
     """
     logs.configure(settings.log_level, "serve")
+    warn_misspelt(os.environ)
     check_stores(settings)
     try:
         settings = replace(settings, port=_claim_port(settings.host, settings.port))

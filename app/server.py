@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
@@ -38,6 +39,7 @@ from app.inference import Inference
 from app.intake.fetch import Fetcher
 from app.jobs.controllers import JobController, StoreController
 from app.jobs.opening import check_stores, open_jobs
+from app.misspelt import warn_misspelt
 from app.observed import HttpFigures, Observed
 from app.openapi import SECURITY
 from app.settings import Settings, SettingsError
@@ -163,6 +165,7 @@ def run_api(settings: Settings) -> int:
         SettingsError: a setting, or the version of the database, does not allow to serve.
     """
     logs.configure(settings.log_level, "api")
+    warn_misspelt(os.environ)
     tracing.configure("api")
     check_stores(settings)
     if settings.keys_needed or settings.stores:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from app.intake.addresses import Policy
+from app.origins import read_origins
 from app.setting_names import flag, renamed
 
 PREFIX = "POINTBOX_"
@@ -127,11 +128,11 @@ class Settings:
         for name in ("batch_share", "flood_share"):
             if getattr(self, name) > 1:
                 raise SettingsError(f"{name} must be at most 1, not {getattr(self, name)}")
-        if self.tenant_queue_bytes < self.body_limit_bytes:
-            raise SettingsError("tenant_queue_bytes must be at least body_limit_bytes")
-        if self.tenant_images_bytes < self.body_limit_bytes:
-            raise SettingsError("tenant_images_bytes must be at least body_limit_bytes")
+        for name in ("tenant_queue_bytes", "tenant_images_bytes"):
+            if getattr(self, name) < self.body_limit_bytes:
+                raise SettingsError(f"{name} must be at least body_limit_bytes")
         self.fetch_policy()
+        _ = self.allowed_origins
         if self.default_timeout_s > self.max_timeout_s:
             raise SettingsError("default_timeout_s must be at most max_timeout_s")
         if self.redis_url is not None:
@@ -154,8 +155,10 @@ class Settings:
     @property
     def allowed_origins(self) -> frozenset[str]:
         """`cors_origins`, each."""
-        origins = (part.strip().lower().removesuffix("/") for part in self.cors_origins.split(","))
-        return frozenset(origin for origin in origins if origin)
+        try:
+            return read_origins(self.cors_origins)
+        except ValueError as error:
+            raise SettingsError(f"cors_origins {error}") from None
 
     @property
     def keys_needed(self) -> bool:

@@ -17,6 +17,7 @@ from app import logs, tracing
 from app.admission.execution import EngineDied, EngineLike
 from app.admission.feeder import Feeder
 from app.jobs.opening import check_stores, jobs_beside
+from app.misspelt import warn_misspelt
 from app.setting_names import as_flags
 from app.settings import Settings, SettingsError
 
@@ -34,6 +35,7 @@ def run_worker(settings: Settings) -> int:
     if settings.redis_url is None:
         raise SettingsError("POINTBOX_REDIS_URL must be set: a worker takes its requests from there")
     logs.configure(settings.log_level, "worker")
+    warn_misspelt(os.environ)
     tracing.configure("worker")
     if len(settings.models) > 1:
         raise SettingsError("--model must name one: start a worker for each")

@@ -37,9 +37,12 @@ def key_of(request: Request[Any, Any, Any]) -> str | None:
     """The Idempotency-Key of a request, None when it has none.
 
     Raises:
-        ProblemError: invalid-request: it cannot be a key.
+        ProblemError: invalid-request: it cannot be a key, or there are two.
     """
-    key = request.headers.get(HEADER)
+    keys = request.headers.getall(HEADER, [])
+    if len(keys) > 1:
+        raise ProblemError("invalid-request", f"The header {HEADER} is given twice.", field=HEADER)
+    key = keys[0] if keys else None
     if key is not None and not _ACCEPTABLE.fullmatch(key):
         detail = "An Idempotency-Key has 1 to 255 visible ASCII characters."
         raise ProblemError("invalid-request", detail, field=HEADER)

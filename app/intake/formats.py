@@ -18,6 +18,9 @@ _OTHERS = (
     (b"<", "a text document with markup"),
     (b"{", "JSON text"),
 )
+_PRINTED = frozenset(b"\t\n\f\r") | frozenset(range(0x20, 0x7F))
+_SHORTEST_TEXT = 4
+"""Fewer characters may as well be where a file was cut off."""
 
 
 def format_of(data: bytes) -> str:
@@ -71,8 +74,5 @@ def _describe(data: bytes) -> str:
     for start, name in _OTHERS:
         if head.startswith(start):
             return name
-    try:
-        data[:64].decode("ascii")
-    except UnicodeDecodeError:
-        return "of an unknown format"
-    return "text"
+    printed = all(byte in _PRINTED for byte in data[:64])
+    return "text" if printed and len(data) >= _SHORTEST_TEXT else "of an unknown format"

@@ -8,6 +8,8 @@ from numbers import Integral, Real
 from typing import Any
 
 Phrases = str | Sequence[str]
+MAX_PHRASES = 32
+"""That one call can ask for."""
 
 
 def text(name: str, value: object) -> str:
@@ -22,6 +24,14 @@ def name_of(what: str, value: object) -> str:
     if not text(what, value):
         raise ValueError(f"{what} must not be empty.")
     return str(value)
+
+
+def id_of(what: str, value: object) -> str:
+    """A string that can be one part of a path.  Raises TypeError, ValueError."""
+    name = name_of(what, value)
+    if "/" in name or name in (".", ".."):
+        raise ValueError(f"{what} must be an id, not {name!r}.")
+    return name
 
 
 def whole(name: str, value: object, least: int) -> int:
@@ -69,6 +79,14 @@ def phrases_of(phrases: Phrases) -> list[str]:
         if not isinstance(phrase, str):
             raise TypeError(f"A phrase is a string, not {type(phrase).__name__}.")
     return asked
+
+
+def check_phrases(phrases: Sequence[str]) -> None:
+    """Raises ValueError for phrases that no image can have an answer to."""
+    if len(phrases) > MAX_PHRASES:
+        raise ValueError(f"At most {MAX_PHRASES} phrases can be asked for at once, not {len(phrases)}.")
+    if not all(map(str.strip, phrases)):
+        raise ValueError("A phrase must not be blank.")
 
 
 def given(options: Mapping[str, Any], kind: type) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from pointbox.arguments import Phrases, given, name_of, phrases_of, region, seconds
+from pointbox.arguments import Phrases, given, id_of, phrases_of, region, seconds
 from pointbox.config import Config
 from pointbox.errors import InvalidResponse
 from pointbox.pictures import ImageHandle, Link, Prepared, Upload
@@ -149,7 +149,7 @@ def upload(config: Config, image: Upload | Link) -> Call[ImageHandle]:
 
 def forget(config: Config, image: ImageHandle | str) -> Call[None]:
     """A call that takes an image away from the service."""
-    image_id = image.image_id if isinstance(image, ImageHandle) else name_of("image", image)
+    image_id = id_of("image", image.image_id if isinstance(image, ImageHandle) else image)
     return Call("DELETE", f"/v1/images/{quote(image_id, safe='')}", lambda _: None, config.timeout_s)
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack, overload
 
-from pointbox.arguments import Phrases
+from pointbox.arguments import Phrases, check_phrases
 from pointbox.calls import DETECT, POINT, F, Model, Options, R, Task, ask, fields_of, forget, models, upload
 from pointbox.config import DEFAULT_RETRIES, DEFAULT_TIMEOUT_S, Config
 from pointbox.errors import NotFound
@@ -148,6 +148,7 @@ class Client:
         check_map(images, task, concurrency, progress)
         fields = fields_of(self._config, phrases, options)
         asked, counter = fields["objects"], Counter(images, progress)
+        check_phrases(asked)
         if task == "detect":
             return map_threads(
                 lambda image: self.detect(image, asked, **options), images, concurrency, counter

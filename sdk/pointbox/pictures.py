@@ -95,9 +95,11 @@ def in_memory(image: Image.Image | SupportsArray) -> Image.Image:
     """A PIL image as a viewer would show it: an orientation in its EXIF data is applied.
 
     Raises:
-        TypeError, ValueError: not an image, or an array of another type or shape.
+        TypeError, ValueError: not an image, an empty one, or an array of another type or shape.
     """
     if isinstance(image, Image.Image):
+        if 0 in image.size:
+            raise ValueError(f"An image of {image.width} x {image.height} pixels is not a picture.")
         return ImageOps.exif_transpose(image)
     if hasattr(image, "__array_interface__"):
         return _from_array(image)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.misspelt import misspelt
 from app.setting_names import as_flags
 from app.settings import Settings, SettingsError
 
@@ -54,6 +55,13 @@ def test_a_child_reads_the_same_settings():
         ({"POINTBOX_KV_MEMORY": "0"}, "^POINTBOX_KV_MEMORY must"),
         ({"POINTBOX_REDIS_URL": "localhost:6379"}, "redis://"),
         ({"POINTBOX_REDIS_URL": "redis://host:port"}, "^POINTBOX_REDIS_URL cannot"),
+        (
+            {"POINTBOX_CORS_ORIGINS": "foo"},
+            "^POINTBOX_CORS_ORIGINS must have origins such as https://.*'foo'$",
+        ),
+        ({"POINTBOX_CORS_ORIGINS": "*, https://a.example.com/page"}, "not 'https://a.example.com/page'"),
+        ({"POINTBOX_CORS_ORIGINS": "http://localhost:port"}, "not 'http://localhost:port'"),
+        ({"POINTBOX_CORS_ORIGINS": "https://"}, "not 'https:/'"),
         ({"POINTBOX_NAMESPACE": "a:b"}, "^POINTBOX_NAMESPACE must"),
         (
             {"POINTBOX_TENANT_QUEUE_BYTES": "1000"},
@@ -132,3 +140,13 @@ def test_where_images_may_be_fetched_from():
 def test_origins():
     settings = Settings(cors_origins=" https://A.example.com/, http://localhost:3000 ,")
     assert settings.allowed_origins == {"https://a.example.com", "http://localhost:3000"}
+    for origin in ("*", "http://[::1]:8000", "capacitor://localhost"):
+        assert Settings(cors_origins=origin).allowed_origins == {origin}
+
+
+def test_a_misspelt_variable_is_told_with_the_one_that_is_meant():
+    environ = {"POINTBOX_PROT": "1", "POINTBOX_QUEUE_DEPHT": "5", "PATH": "/bin", "POINTBOX_PORT": "8000"}
+    nearest = {"POINTBOX_PROT": "POINTBOX_PORT", "POINTBOX_QUEUE_DEPHT": "POINTBOX_QUEUE_DEPTH"}
+    assert misspelt(environ) == nearest
+    of_others = ("POINTBOX_API_KEY", "POINTBOX_URL", "POINTBOX_SERVICE_HOST", "POINTBOX_PORT_8000_TCP")
+    assert misspelt(dict.fromkeys((*of_others, *Settings().to_environ()), "x")) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -136,6 +137,12 @@ def test_a_disk_without_room_is_one_line_and_exit_code_1(more: list[str]) -> Non
     assert (done.returncode, done.stderr) == (1, "pointbox: No space left on device\n")
 
 
+def test_an_output_that_the_shell_closed() -> None:
+    command = ["sh", "-c", 'exec "$0" -m app.cli models --json >&-', sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("phrase", ["", "  ", "x" * 257])
 def test_phrases_that_cannot_be_asked(phrase: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("detect", SCENE, phrase) == 2
@@ -256,11 +263,11 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert "0.1.0" in capsys.readouterr().out
 
 
-def test_a_reader_that_goes_away_is_no_fault() -> None:
-    command = [sys.executable, "-m", "app.cli", "models"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as listing:
-        assert listing.stdout is not None
-        assert listing.stderr is not None
-        listing.stdout.close()
-        assert listing.stderr.read() == b""
-    assert listing.returncode == 1
+@pytest.mark.parametrize("line", ["models", "models --json", "--help", "keys --help"])
+def test_a_reader_that_goes_away_is_no_fault(line: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "app.cli", *line.split()]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")

@@ -172,6 +172,13 @@ async def test_what_is_no_key(api: httpx.AsyncClient, key: str) -> None:
     assert problem(response) == (422, "invalid-request", "Idempotency-Key")
 
 
+async def test_two_keys(api: httpx.AsyncClient) -> None:
+    headers = [("idempotency-key", "a"), ("idempotency-key", "b")]
+    response = await api.post("/v1/detect", json=body(), headers=headers)
+    assert problem(response) == (422, "invalid-request", "Idempotency-Key")
+    assert response.json()["detail"] == "The header Idempotency-Key is given twice."
+
+
 async def test_the_key_of_an_api_that_died_is_free_again(
     settings: Settings, start_work: Start, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,12 @@ def test_what_is_no_image_is_unsupported_and_the_formats_are_named(data: bytes) 
         check(data)
 
 
+@pytest.mark.parametrize("data", [bytes(100), b"BM", b"GI", b"MM\0", b"\x01\x02\x03\x04"])
+def test_what_is_no_text_is_not_called_one(data: bytes) -> None:
+    assert refused(data).detail.startswith("The bytes are of an unknown format, not an image")
+    assert refused(NOT_IMAGES["text"]).detail.startswith("The bytes are text, not an image")
+
+
 def test_an_empty_image() -> None:
     assert (refused(b"").slug, refused(b"").status) == ("invalid-image", 422)
 

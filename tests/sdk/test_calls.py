@@ -80,18 +80,18 @@ def test_an_image_that_is_elsewhere_is_named(script: Script, image: Any, named: 
 
 def test_images_are_uploaded_asked_about_and_deleted(script: Script, png: bytes) -> None:
     script.steps[:] = [
-        lambda exchange: exchange.answer(201, {"image_id": "i/1", "width": 64, "height": 48, "notes": []}),
+        lambda exchange: exchange.answer(201, {"image_id": "i?1", "width": 64, "height": 48, "notes": []}),
         lambda exchange: exchange.answer(204, b""),
     ]
     with Client(script.url) as client:
         handle = client.images.upload(png)
-        assert handle == ImageHandle(image_id="i/1", width=64, height=48)
+        assert handle == ImageHandle(image_id="i?1", width=64, height=48)
         client.images.delete(handle)
-        client.images.delete("i/1")
+        client.images.delete("i?1")
         assert client.images.upload(handle) is handle
     upload, one, other = script.asked
     assert form(upload) == [("image", png)]
-    assert (one.method, one.path) == (other.method, other.path) == ("DELETE", "/v1/images/i%2F1")
+    assert (one.method, one.path) == (other.method, other.path) == ("DELETE", "/v1/images/i%3F1")
 
 
 def test_where_the_service_is(script: Script, png: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,6 +192,13 @@ def test_names_that_are_none(script: Script) -> None:
                 call()
         with pytest.raises(TypeError, match="phrases must be a string or a list"):
             client.jobs.submit("pictures", "labels", 5)  # type: ignore[arg-type]
+    assert not script.asked
+
+
+@pytest.mark.parametrize("image_id", ["x/../y", "i/1", ".", ".."])
+def test_an_id_that_leads_elsewhere(script: Script, image_id: str) -> None:
+    with Client(script.url) as client, pytest.raises(ValueError, match="image must be an id, not"):
+        client.images.delete(image_id)
     assert not script.asked
 
 

@@ -173,3 +173,19 @@ def test_collections_of_every_kind_are_mapped(script: Script) -> None:
             assert [len(outcome.unwrap()) for outcome in client.map(images, "cat")] == [1, 1]
         phrases = (phrase for phrase in ("cat", "dog"))  # asked about every picture, not the first alone
         assert all(outcome.unwrap() for outcome in client.map(list(stack), phrases))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("phrases", "said"),
+    [
+        ("", "must not be blank"),
+        (["cat", " \n"], "must not be blank"),
+        (["cat"] * 33, "At most 32 phrases can be asked for at once, not 33"),
+    ],
+)
+def test_phrases_that_are_wrong_for_every_picture(script: Script, phrases: Any, said: str) -> None:
+    with Client(script.url) as client, pytest.raises(ValueError, match=said):
+        client.map(pictures(3), phrases)
+    with pytest.raises(ValueError, match=said):
+        AsyncClient(script.url).map(pictures(3), phrases, task="point")
+    assert not script.asked

@@ -66,6 +66,12 @@ def test_arrays_that_are_no_pictures(array: np.ndarray, said: str) -> None:
         prepare(array)
 
 
+@pytest.mark.parametrize("size", [(0, 0), (8, 0), (0, 8)])
+def test_a_picture_without_pixels(size: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match=f"{size[0]} x {size[1]} pixels is not a picture"):
+        prepare(Image.new("RGB", size))
+
+
 @pytest.mark.parametrize("nothing", [None, 7, ["a.png"], open])
 def test_things_that_are_no_pictures(nothing: Any) -> None:
     with pytest.raises(TypeError, match="pass a path"):

@@ -150,6 +150,14 @@ async def test_an_empty_body(client: httpx.AsyncClient, content_type: str) -> No
     assert problem(response) == (422, "invalid-image", "image")
 
 
+@pytest.mark.parametrize("field", ["image_id", "image_url"])
+async def test_an_image_named_in_the_query(client: httpx.AsyncClient, field: str) -> None:
+    response = await client.post(f"/?object=x&{field}=abc")
+    assert problem(response) == (422, "invalid-request", field)
+    said = f"The body is empty: send `{field}` in a JSON body or a form, not in the query."
+    assert response.json()["detail"] == said
+
+
 async def test_query_parameters(client: httpx.AsyncClient) -> None:
     async def raw(query: str) -> tuple[int, str, str | None]:
         headers = {"content-type": "image/jpeg"}
@@ -167,6 +175,10 @@ async def test_query_parameters(client: httpx.AsyncClient) -> None:
     assert await raw("object=x&region=0,0,,1") == (422, "invalid-request", "region")
     assert await raw("object=x&settings=1") == (422, "invalid-request", "settings")
     assert await raw("object=r%F6d") == (400, "invalid-request", None)
+    twice = await client.post(
+        "/?object=x&units=pixels&units=pixels", content=PICTURE, headers={"content-type": "image/jpeg"}
+    )
+    assert twice.json()["detail"] == "The field 'units' is given twice."
     response = await client.post("/?max_objects=3", json=body())
     assert problem(response) == (422, "invalid-request", "max_objects")
 
