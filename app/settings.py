@@ -7,6 +7,7 @@ The environment variable of a field is `POINTBOX_` and its name in capitals, so 
 from __future__ import annotations
 
 import ipaddress
+import math
 import os
 import re
 import typing
@@ -117,6 +118,8 @@ class Settings:
         for name in _POSITIVE:
             if not getattr(self, name) > 0:
                 raise SettingsError(f"{name} must be greater than 0, not {getattr(self, name)}")
+            if getattr(self, name) == math.inf:
+                raise SettingsError(f"{name} must have an end: inf is no time")
         if not self.models:
             raise SettingsError("model must name a model")
         for name in ("revision", "adapter"):

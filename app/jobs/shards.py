@@ -85,7 +85,7 @@ class ShardRunner:
             for task in reading:
                 task.cancel()
             await asyncio.gather(*reading, return_exceptions=True)
-            self._pool.shutdown(cancel_futures=True)
+            self._pool.shutdown(wait=False, cancel_futures=True)  # a read that hangs must hold up nobody
 
     async def _answer(self, number: int, reads: list[asyncio.Task[Read | Trouble]]) -> ShardCount:
         free = asyncio.Semaphore(self._answerer.at_once)

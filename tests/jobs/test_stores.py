@@ -159,6 +159,17 @@ def test_a_folder_that_cannot_be_listed_is_not_passed_over(
     assert list(FolderStore(Path("nothing")).list()) == []
 
 
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    (tmp_path / os.fsdecode(b"bad\xff.jpg")).write_bytes(b"x")
+    store = FolderStore(tmp_path)
+    assert [entry.key for entry in store.list()] == ["bad\ufffd.jpg", "pipe.jpg"]
+    with pytest.raises(NoSuchKey, match="not a regular file"):
+        store.get("pipe.jpg")
+    with pytest.raises(NoSuchKey, match="names that are not UTF-8 cannot be read"):
+        store.get("bad\ufffd.jpg")
+
+
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(JobError, match="cannot be written"):
