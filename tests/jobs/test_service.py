@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from app.jobs.opening import jobs_beside
+from app.jobs.running import open_plan
 from app.settings import Settings
 from tests.access.serving import serving
 from tests.admission.fakes import until
@@ -111,16 +112,17 @@ async def test_a_damaged_job_fails_and_the_next_one_runs(jobs: Jobs) -> None:
 async def test_a_long_listing_keeps_its_job(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.jobs.ledger.LEASE_S", 1.5)
     monkeypatch.setattr("app.jobs.runner.BEAT_S", 0.1)
-    keys = jobs.fill(3)
-    os.mkfifo(manifest := jobs.root / "in" / "slow.jsonl")
-    job = (await jobs.submit(source={"store": "in", "manifest": "slow.jsonl"})).json()["id"]
+
+    def slowly(*arguments: Any) -> Any:
+        time.sleep(3)  # twice the lease, which the other runner waits for
+        return open_plan(*arguments)
+
+    monkeypatch.setattr("app.jobs.runner.open_plan", slowly)
+    jobs.fill(3)
+    job = (await jobs.submit()).json()["id"]
     stop = asyncio.Event()
     async with jobs_beside(jobs.settings, stop), jobs_beside(jobs.settings, stop):
         taken = (await jobs.in_state(job, "running"))["started_at"]
-        await asyncio.sleep(3)  # twice the lease, which the other runner waits for
-        await asyncio.to_thread(
-            manifest.write_text, "".join(json.dumps({"image": key}) + "\n" for key in keys)
-        )
         ended = await jobs.in_state(job, "failed", "completed")
         stop.set()
     assert (ended["state"], ended["progress"]["done"], ended["started_at"]) == ("completed", 3, taken)
