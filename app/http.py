@@ -18,8 +18,6 @@ HEAD_BYTES = 65_536
 """Of the URL and the header fields of a request, together."""
 UNREAD_BYTES = 512 * 1024
 """That may come for a head before it is whole: also the end of the request before it, which came with it."""
-
-
 HEAD_S = 60.0
 """Within which a head must be whole."""
 PAUSE_S = 60.0

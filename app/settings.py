@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import math
 import os
-import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -19,13 +18,10 @@ from typing import Any, Literal
 from app.intake.addresses import Policy
 from app.origins import read_origins
 from app.setting_names import flag, renamed
+from app.setting_values import SettingsError, read_adapters, read_value
 
 PREFIX = "POINTBOX_"
 SHORTEST_KEY = 20
-
-
-class SettingsError(ValueError):
-    """A setting has a value that cannot be used; the message is one line and names the setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +115,13 @@ class Settings:
             if not getattr(self, name) > 0:
                 raise SettingsError(f"{name} must be greater than 0, not {getattr(self, name)}")
             if getattr(self, name) == math.inf:
-                raise SettingsError(f"{name} must have an end: inf is no time")
+                raise SettingsError(f"{name} must be finite, not inf")
         if not self.models:
             raise SettingsError("model must name a model")
         for name in ("revision", "adapter"):
             if getattr(self, name) and len(self.models) > 1:
                 raise SettingsError(f"{name} is for one model: start the others with `pointbox worker`")
-        _parse_adapters(self.adapter)
+        read_adapters(self.adapter)
         if self.kv_memory is not None and self.kv_memory <= 0:
             raise SettingsError(f"kv_memory must be greater than 0, not {self.kv_memory}")
         for name in ("batch_share", "flood_share"):
@@ -179,7 +175,7 @@ class Settings:
         environ = os.environ if environ is None else environ
         hints = typing.get_type_hints(cls)
         values = {
-            name: _parse(flag(name), value, hints[name]) if isinstance(value, str) else value
+            name: read_value(flag(name), value, hints[name]) if isinstance(value, str) else value
             for name, value in flags.items()
             if value is not None
         }
@@ -189,7 +185,7 @@ class Settings:
             variable = PREFIX + entry.name.upper()
             text = environ.get(variable, "")
             if entry.name not in values and text:
-                values[entry.name] = _parse(variable, text, hints[entry.name])
+                values[entry.name] = read_value(variable, text, hints[entry.name])
         for name, value in values.items():
             hint = hints.get(name)
             choices = typing.get_args(hint)
@@ -205,7 +201,7 @@ class Settings:
         """What `Engine.load` takes beside the model."""
         names = ("device", "dtype", "revision", "mode", "max_batch", "kv_memory", "batch_share")
         given = {name: getattr(self, name) for name in names}
-        return {**given, "adapters": _parse_adapters(self.adapter)}
+        return {**given, "adapters": read_adapters(self.adapter)}
 
     @property
     def models(self) -> list[str]:
@@ -267,36 +263,3 @@ def _check_redis(url: str) -> None:
         parse_url(url)
     except ValueError as error:
         raise SettingsError(f"redis_url cannot be read: {error}") from None
-
-
-def _parse(variable: str, text: str, hint: Any) -> Any:
-    try:
-        if hint is int:
-            return int(text)
-        if hint is float:
-            return float(text)
-    except ValueError:
-        kind = "a whole number" if hint is int else "a number"
-        raise SettingsError(f"{variable} must be {kind}, not {text!r}") from None
-    return _parse_size(variable, text) if hint == int | None else text
-
-
-def _parse_adapters(text: str) -> dict[str, str]:
-    """Folders by name."""
-    folders: dict[str, str] = {}
-    for entry in filter(None, map(str.strip, text.split(","))):
-        name, equals, folder = (part.strip() for part in entry.partition("="))
-        if not (name and equals and folder):
-            raise SettingsError(f"adapter must be name=folder, not {entry!r}")
-        if name in folders:
-            raise SettingsError(f"adapter has the name {name!r} twice")
-        folders[name] = folder
-    return folders
-
-
-def _parse_size(variable: str, text: str) -> int:
-    """2G, 512 MiB, 1.5gb or plain bytes."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip(), re.IGNORECASE)
-    if match is None:
-        raise SettingsError(f"{variable} must be a number of bytes, such as 512M or 2G, not {text!r}")
-    return int(float(match[1]) * 1024 ** " kmgt".index(match[2].lower() or " "))

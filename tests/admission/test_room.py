@@ -76,13 +76,14 @@ async def test_priority_reaches_the_engine_and_interactive_passes_a_full_batch(c
 
 
 async def test_between_two_requests_of_a_caller_batch_does_not_take_all_rows(client, start_work, monkeypatch):
-    monkeypatch.setattr("app.admission.feeder.LINGER_S", 2.0)
+    monkeypatch.setattr("app.admission.feeder.LINGER_S", 600.0)
     work = await start_work(FakeEngine(), max_batch=4, batch_share=0.5)
     await answer(await ask(client, "now"))
     batch = [await ask(client, f"hold {n}", priority="batch") for n in range(6)]
     await until(lambda: len(work.engine.runs) == 3)
     await answer(await ask(client, "now"))
     assert len(work.engine.runs) == 4, "two of the batch beside two interactive ones"
+    monkeypatch.setattr("app.admission.feeder.LINGER_S", 0.0)
     await until(lambda: len(work.engine.runs) == 8)
     work.engine.release.set()
     for ticket in batch:
