@@ -10,7 +10,7 @@ from typing import Literal, ParamSpec, TypeVar
 import structlog
 
 from app.access.caller import Caller
-from app.db.database import DATABASE_ERRORS, Database
+from app.db.database import DATABASE_ERRORS, Database, fault_of
 from app.db.models import Job
 from app.intake.addresses import Policy
 from app.jobs.errors import JobError, NoSuchKey, StoreAway
@@ -193,5 +193,5 @@ async def _database() -> AsyncIterator[None]:
     try:
         yield
     except DATABASE_ERRORS as error:
-        log.warning("the database cannot be reached", error=type(error).__name__)
+        log.warning("the database cannot be reached", error=fault_of(error))
         raise ProblemError("unavailable", "Jobs cannot be looked up now.", retry_after_s=1) from None
