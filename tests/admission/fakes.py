@@ -26,6 +26,7 @@ from app.admission.embedded import Embedded
 from app.admission.execution import EngineDied
 from app.admission.feeder import Feeder
 from app.admission.messages import SpatialParams
+from app.admission.worker_queue import Delivery, WorkerQueue, handed_over
 from app.problems import ProblemError
 from app.settings import Settings
 from engine.errors import EngineError
@@ -196,6 +197,19 @@ class Work:
     async def drain(self) -> None:
         self.stop.set()
         await asyncio.wait_for(self.task, PATIENCE_S)
+
+
+class Inbox:
+    """What Redis sends to one worker without being asked, read by hand."""
+
+    def __init__(self, redis: Redis, queue: WorkerQueue) -> None:
+        self.redis, self.queue, self.last = redis, queue, "0-0"
+
+    async def read(self) -> list[Delivery]:
+        """The requests that were handed over since; cancellations are passed over."""
+        entries: Any = await self.redis.xrange(self.queue.inbox, f"({self.last}")
+        self.last = entries[-1][0].decode() if entries else self.last
+        return [delivery for _, fields in entries if (delivery := handed_over(fields))]
 
 
 async def ask(client: AdmissionClient, *phrases: str, **changes: Any) -> Ticket:

@@ -72,13 +72,30 @@ elseif redis.call('PTTL', image) < keep_ms then
 end
 redis.call('HINCRBY', P .. 'refs', tenant .. ':' .. sha, 1)
 
-if not any_queued(model) then
-  begin_measure(rate_key(model), now)
+-- The worker that waits for a request and has the most room for one like this, if any does.
+local function idle_worker()
+  while true do
+    local worker = redis.call('ZRANGE', idle_key(v, model, priority), 0, 0, 'REV')[1]
+    if worker then
+      not_idle(v, model, worker)
+    end
+    if not worker or redis.call('EXISTS', P .. 'worker:' .. worker) == 1 then
+      return worker
+    end
+  end
 end
-if before_it == 0 and open_in_lane > 0 then
-  begin_measure(own_rate, now)
+
+local any_waiting = any_queued(model)
+local worker = not any_waiting and before_it == 0 and idle_worker()
+if not worker then
+  if not any_waiting then
+    begin_measure(rate_key(model), now)
+  end
+  if before_it == 0 and open_in_lane > 0 then
+    begin_measure(own_rate, now)
+  end
+  add_queued(model, priority, 1)
 end
-add_queued(model, priority, 1)
 if redis.call('EXISTS', lane) == 0 then
   redis.call('XGROUP', 'CREATE', lane, GROUP, '0', 'MKSTREAM')
   redis.call('RPUSH', ring_key(model, priority), tenant)
@@ -88,10 +105,18 @@ local entry = redis.call('XADD', lane, '*', 'v', v, 'id', id, 'tenant', tenant, 
                          'params', params, 'image', sha, 'deadline_ms', int(deadline), 'traceparent', traceparent,
                          'events', events)
 redis.call('HSET', P .. 'req:' .. id, 'model', model, 'priority', priority, 'tenant', tenant, 'lane', lane,
-           'entry', entry, 'image', sha, 'size', size, 'cost', cost, 'reply', reply, 'state', 'queued', 'attempt', 0,
-           'worker', '', 'result_ttl', result_ttl, 'key', key)
+           'entry', entry, 'image', sha, 'size', size, 'cost', cost, 'reply', reply,
+           'state', worker and 'taken' or 'queued', 'attempt', worker and 1 or 0, 'worker', worker or '',
+           'result_ttl', result_ttl, 'key', key)
 redis.call('ZADD', P .. 'deadlines', int(deadline), id)
 add_open(tenant, 1, extra)
-redis.call('XADD', P .. 'wake:' .. model, 'MAXLEN', 1, '*', 'id', id)
+if worker then
+  redis.call('XREADGROUP', 'GROUP', GROUP, worker, 'COUNT', 1, 'STREAMS', lane, '>')
+  tell_worker(worker, 'id', id, 'attempt', 1, 'admitted_ms', int(now), 'deadline_ms', int(deadline), 'tenant', tenant,
+              'task', task, 'priority', priority, 'events', events, 'params', params, 'image', sha,
+              'traceparent', traceparent)
+else
+  redis.call('XADD', P .. 'wake:' .. model, 'MAXLEN', 1, '*', 'id', id)
+end
 count('admitted:' .. priority)
 return {'admitted'}
