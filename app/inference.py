@@ -94,18 +94,18 @@ class Inference:
         Raises:
             ProblemError: the request failed. ClientGone: its caller hung up.
         """
-        result = asyncio.ensure_future(ticket.result())
+        ending = ticket.ending()
         gone = asyncio.ensure_future(disconnected())
+        gone.add_done_callback(lambda _: ending.cancel())  # an answer that is there already stays
         try:
-            await asyncio.wait({result, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not result.done():
-                raise ClientGone
-            outcome = result.result()
+            outcome = await ending
+        except asyncio.CancelledError:
+            await cancel(ticket)
+            if gone.done():
+                raise ClientGone from None
+            raise
         finally:
             gone.cancel()
-            if not result.done():
-                result.cancel()
-                await cancel(ticket)
         if isinstance(outcome, Failure):
             raise problem_of(outcome, names)
         return outcome
