@@ -253,6 +253,7 @@ class Feeder:
                         self._idle = False
                         self._start(delivery)
             self._stirred.set()
+            await asyncio.sleep(0)  # what was started asks for its image before we listen again
 
     def _cancel(self, name: str, attempt: int) -> None:
         running = self._running.get((name, attempt))
