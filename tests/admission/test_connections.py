@@ -8,6 +8,7 @@ import ssl
 import subprocess
 
 import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -69,6 +70,19 @@ async def test_commands_of_redis_py_give_what_it_promises(client):
         both.delete("wire:a", "wire:h")
         both.delete("wire:z")
         assert await both.execute() == [2, 1]
+
+
+def test_it_runs_on_uvloop_as_well_as_on_asyncio(shared_server):
+    """The service uses the one, the tests use the other."""
+
+    async def ask() -> list[bytes]:
+        client = producer(shared_server.url)
+        values = await asyncio.gather(*(client.execute_command("ECHO", str(n)) for n in range(20)))
+        await client.aclose()
+        return values
+
+    asyncio.run(until(lambda: pings(shared_server.url)))
+    assert uvloop.run(ask()) == asyncio.run(ask()) == [str(n).encode() for n in range(20)]
 
 
 async def test_errors_are_those_of_redis_py(client):
