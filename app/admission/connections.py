@@ -33,7 +33,7 @@ class Producer(Redis):
         super().__init__(connection_pool=ConnectionPool.from_url(url, protocol=2))
         self._url = url
         self._wires: list[Wire] = []
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[Wire] | None = None
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Raises redis.exceptions.TimeoutError after `limit_s`; the connection is then dropped."""
@@ -46,6 +46,8 @@ class Producer(Redis):
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         """Ends its connections; commands that wait for an answer fail."""
+        if self._opening is not None:
+            self._opening.cancel()
         for wire in self._wires:
             wire.drop()
         await super().aclose(close_connection_pool)
@@ -58,15 +60,22 @@ class Producer(Redis):
         return None
 
     async def _wire(self) -> Wire:
-        """A new one, or of all that may be the one with the least before us."""
-        async with self._opening:
-            self._wires = [wire for wire in self._wires if not wire.closed]
-            if (wire := self._free()) is None:
-                if len(self._wires) == CONNECTIONS:
-                    return min(self._wires, key=lambda wire: wire.load)
-                wire = await Wire.open(self._url)
-                self._wires.append(wire)
-            return wire
+        """A new one; where there may be no more, or one is on its way, the one with the least before us."""
+        self._wires = [wire for wire in self._wires if not wire.closed]
+        if self._wires and (self._opening or len(self._wires) == CONNECTIONS):
+            return min(self._wires, key=lambda wire: wire.load)
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(self._opening)  # for all who wait for it, whoever of them goes away
+
+    async def _open(self) -> Wire:
+        try:
+            wire = await Wire.open(self._url)
+        finally:
+            self._opening = None
+        self._wires.append(wire)
+        return wire
 
 
 class Consumer(Producer):

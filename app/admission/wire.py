@@ -90,6 +90,8 @@ class Wire(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without being derived from it
 
     def data_received(self, data: bytes) -> None:
+        if self.closed:
+            return
         try:
             self._reader.feed(data)
             while (answer := self._reader.gets()) is not False:
@@ -123,7 +125,7 @@ class Wire(asyncio.Protocol):
     def _close(self, error: RedisError) -> None:
         self.closed = True
         while self._waiting:
-            self._take(error)
+            self._take(type(error)(*error.args))  # each its own, since raising one changes it
 
     async def _log_in(self, options: dict[str, Any]) -> None:
         if "password" in options:

@@ -163,9 +163,29 @@ async def test_what_waits_fails_when_the_client_is_closed():
 
 async def test_nobody_there():
     client = producer("redis://127.0.0.1:1/0")
-    with pytest.raises(REDIS_ERRORS):
-        await client.get("x")
+    results = await asyncio.gather(*(client.get("x") for _ in range(3)), return_exceptions=True)
+    assert all(isinstance(result, REDIS_ERRORS) for result in results)
     await client.aclose()
+
+
+async def test_those_who_wait_for_a_connection_share_it_though_one_goes_away(settings):
+    client = producer(settings.redis_url)
+    first, second = (asyncio.create_task(client.execute_command("ECHO", text)) for text in "ab")
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == b"b"
+    assert len(client._wires) == 1
+    await client.aclose()
+
+
+async def test_many_wait_no_longer_than_one_for_somebody_who_does_not_answer(monkeypatch):
+    monkeypatch.setattr("app.admission.wire.CONNECT_TIMEOUT_S", 0.2)
+    async with Server(*[b""] * 100) as server:
+        client = producer(server.url.replace("redis://", "redis://:secret@"))
+        results = await asyncio.gather(*(client.get("x") for _ in range(50)), return_exceptions=True)
+        assert all(isinstance(result, RedisTimeoutError) for result in results)
+        assert server.connections == 1
+        await client.aclose()
 
 
 async def test_a_wrong_password_is_told(settings):
