@@ -30,7 +30,7 @@ class KnownHosts:
         self._allowed = {name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip()}
         self._origins = settings.allowed_origins
         self._names = self._allowed | {"localhost", settings.host.lower()}
-        self._known = ""
+        self._known: str | None = None
         """The last `Host` that was; nearly always it is the next one, too."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

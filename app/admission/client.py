@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from app.admission import registry
 from app.admission.connections import REDIS_ERRORS, consumer, producer
@@ -29,7 +27,7 @@ from app.admission.messages import (
 )
 from app.admission.replies import ReplyReader
 from app.admission.scripts import Scripts
-from app.admission.sent import SentImages
+from app.admission.sender import Sender
 from app.admission.tickets import Ticket
 from app.settings import Settings
 
@@ -90,7 +88,7 @@ class AdmissionClient:
         self._orphans: set[str] = set()
         """Ids whose caller has gone without Redis knowing."""
         self._tasks: list[asyncio.Task[None]] = []
-        self._sent = SentImages()
+        self._sender = Sender(self._scripts)
         self._models: list[WorkerModel] = []
         self._models_at = float("-inf")
 
@@ -157,7 +155,7 @@ class AdmissionClient:
         )
         try:
             here = image if isinstance(image, bytes) else None
-            self._accept(ticket, model, await self._admit_with(arguments, ref, here))
+            self._accept(ticket, model, await self._sender.admit(arguments, ref, here))
         except BaseException as error:
             if new:
                 self._tickets.pop(request_id, None)
@@ -203,25 +201,6 @@ class AdmissionClient:
             return False, _unreachable(error).detail
         return (True, "") if live else (False, "no worker is running")
 
-    async def _admit_with(self, arguments: tuple[Any, ...], ref: ImageRef, here: bytes | None) -> list[Any]:
-        """Sends the bytes where Redis seems to lack them, or says that it does."""
-        if here is not None and self._sent.seems_missing(ref.sha256):
-            answer = await self._admit((*arguments, here))
-        else:
-            answer = await self._admit(arguments)
-            if answer[0] == b"need-image":
-                answer = await self._admit((*arguments, await ref.load()))
-        self._sent.note(ref.sha256, admitted=answer[0] == b"admitted")
-        return answer
-
-    async def _admit(self, arguments: tuple[Any, ...]) -> list[Any]:
-        """Repeated once when the reply gets lost: the script enqueues an id once."""
-        try:
-            answer: list[Any] = await self._scripts.run("admit", *arguments)
-        except (RedisConnectionError, RedisTimeoutError, OSError):
-            answer = await self._scripts.run("admit", *arguments)
-        return answer
-
     def _accept(self, ticket: Ticket, model: str, answer: list[Any]) -> None:
         kind = answer[0].decode()
         if kind in ("queue-full", "tenant-queue-full"):
@@ -229,6 +208,8 @@ class AdmissionClient:
             raise refusal("Too much is waiting; try again later.", retry_after_s=float(answer[1]))
         if kind == "unknown-model":
             raise UnknownModel(f"No worker serves the model {model!r}.")
+        if kind == "need-image":
+            raise Unavailable("The queue has no room for the image.", retry_after_s=1.0)
         if kind == "no-worker":
             raise Unavailable("No worker is running.", retry_after_s=5.0)
         ticket.admitted = True

@@ -44,6 +44,18 @@ class Producer(Redis):
         parse = self.response_callbacks.get(command)
         return parse(answer, **options) if parse else answer
 
+    async def execute_both(self, first: tuple[Any, ...], second: tuple[Any, ...]) -> Any:
+        """Sends two commands in one go, and returns the answer to the second as Redis gave it."""
+        wire = self._free() or await self._wire()
+        before, answer = (wire.send(command, self.limit_s) for command in (first, second))
+        try:
+            return await answer
+        finally:
+            if before.done():
+                before.result()  # when it failed, the second does not count
+            else:
+                before.cancel()
+
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         """Ends its connections; commands that wait for an answer fail."""
         if self._opening is not None:
@@ -84,11 +96,11 @@ class Consumer(Producer):
     limit_s = BLOCK_S + COMMAND_TIMEOUT_S
 
 
-def producer(url: str) -> Redis:
+def producer(url: str) -> Producer:
     """A client for commands that answer at once."""
     return Producer(url)
 
 
-def consumer(url: str) -> Redis:
+def consumer(url: str) -> Consumer:
     """A client for one reader that blocks."""
     return Consumer(url)

@@ -255,7 +255,7 @@ async def leftovers(redis: Redis, settings: Settings) -> set[str]:
     """Keys that exist because of requests, by kind; results and counts may stay."""
     keys = await redis.keys(f"pb1:{{{settings.namespace}}}:*")
     kinds = {key.decode().split("}:")[1].split(":")[0] for key in keys}
-    return kinds & {"q", "ring", "turn", "req", "image", "refs", "deadlines"}
+    return kinds & {"q", "ring", "turn", "req", "image", "staged", "refs", "deadlines"}
 
 
 async def announce(redis: Redis, settings: Settings) -> None:

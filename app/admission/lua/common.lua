@@ -6,6 +6,7 @@
 --   req:ID                     hash, exists while the request has no final answer
 --   result:ID                  the final answer, with a TTL
 --   image:TENANT:SHA256        the bytes, with a TTL beyond every deadline that needs them
+--   staged:ID                  bytes that were sent right before their request
 --   refs                       hash: TENANT:SHA256 -> how many open requests need those bytes
 --   deadlines                  sorted set of the ids above
 --   open                       hash: depth and bytes, of all tenants and of each
