@@ -12,6 +12,8 @@ from app.settings import PREFIX, Settings
 
 CLIENT = ("URL", "API_KEY")
 """Settings of the SDK and of `pointbox jobs`, in the same environment."""
+TOLD = PREFIX + "MISSPELT_TOLD"
+"""Set by `serve` for its children: it has said so itself."""
 _ALIKE = 0.75
 _LENGTHS_APART = 2
 """More is another name: a cluster or a store may have variables that begin with ours."""
@@ -35,5 +37,7 @@ def misspelt(environ: Mapping[str, str]) -> dict[str, str]:
 
 def warn_misspelt(environ: Mapping[str, str]) -> None:
     """One line of the log for each; their values are not told."""
+    if environ.get(TOLD):
+        return
     for variable, nearest in misspelt(environ).items():
         log.warning("an environment variable has no effect", variable=variable, did_you_mean=nearest)

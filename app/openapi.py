@@ -14,6 +14,7 @@ from litestar.openapi.spec import (
     OpenAPIType,
     Operation,
     Parameter,
+    Reference,
     RequestBody,
     Schema,
     SecurityScheme,
@@ -96,10 +97,8 @@ def image_bodies(
         says: what holds between the fields.
     """
     told = {name: Example(summary=summary, value=value) for name, (summary, value) in examples.items()}
-    optional = {field.name for field in msgspec.structs.fields(kind) if field.default is None}
-    told_json = {name: _or_null(schema) if name in optional else schema for name, schema in json.items()}
     as_json = Schema(
-        type=OpenAPIType.OBJECT, description=says, properties={**told_json}, additional_properties=False
+        type=OpenAPIType.OBJECT, description=says, properties=or_null(json, kind), additional_properties=False
     )
     as_form = Schema(
         type=OpenAPIType.OBJECT, description=says, properties={**form}, additional_properties=False
@@ -114,11 +113,17 @@ def image_bodies(
     )
 
 
+def or_null(fields: dict[str, Schema], kind: type[Struct]) -> dict[str, Schema | Reference]:
+    """The fields as JSON may have them: null counts as not sent for those that `kind` does not require."""
+    required = {field.name for field in msgspec.structs.fields(kind) if field.required}
+    return {name: schema if name in required else _or_null(schema) for name, schema in fields.items()}
+
+
 def _or_null(schema: Schema) -> Schema:
-    """Null counts as not sent."""
-    if not isinstance(schema.type, OpenAPIType):
+    if not isinstance(schema.type, OpenAPIType):  # anything goes, or null does already
         return schema
-    return dataclasses.replace(schema, type=[schema.type, OpenAPIType.NULL])
+    choices = [*schema.enum, None] if schema.enum else None
+    return dataclasses.replace(schema, type=[schema.type, OpenAPIType.NULL], enum=choices)
 
 
 def query_of_raw_bodies(fields: dict[str, Schema]) -> list[Parameter]:

@@ -21,7 +21,7 @@ from app.admission.scripts import prefix
 from app.admission.worker_queue import report_gone
 from app.child import CannotTell, Child, GaveUp, Recipe
 from app.jobs.opening import check_stores
-from app.misspelt import warn_misspelt
+from app.misspelt import TOLD, warn_misspelt
 from app.problems import ProblemError
 from app.settings import Settings
 
@@ -130,13 +130,13 @@ class _Service:
                 child.kill()
 
     def _api(self, command: tuple[str, ...]) -> Recipe:
-        return Recipe(list(command), {**os.environ, **self._settings.to_environ()})
+        return Recipe(list(command), _environ(self._settings))
 
     def _worker(self, command: tuple[str, ...], model: str) -> Child:
         def recipe() -> Recipe:
             name = f"{socket.gethostname()}-{secrets.token_hex(6)}"
             settings = replace(self._settings, worker_id=name, model=model)
-            return Recipe(list(command), {**os.environ, **settings.to_environ()}, name=name)
+            return Recipe(list(command), _environ(settings), name=name)
 
         several = len(self._settings.models) > 1
         title = f"engine worker of {model}" if several else "engine worker"
@@ -158,6 +158,11 @@ class _Service:
     async def _report(self, worker_id: str) -> None:
         with contextlib.suppress(*REDIS_ERRORS):  # then the lease ends it
             await report_gone(self._redis, self._settings.namespace, worker_id)
+
+
+def _environ(settings: Settings) -> dict[str, str]:
+    """Of a child."""
+    return {**os.environ, **settings.to_environ(), TOLD: "1"}
 
 
 def _status(results: list[BaseException | None]) -> int:

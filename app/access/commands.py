@@ -120,8 +120,8 @@ def usage(*, days: int = 30, json: Annotated[bool, Parameter(negative="")] = Fal
     json
         One JSON list instead of a table.
     """
-    if days < 1:
-        raise SettingsError(f"--days must be 1 or more, not {days}")
+    if not 1 <= days <= LONGEST.days:
+        raise SettingsError(f"--days must be between 1 and {LONGEST.days}, not {days}")
     from app.access.tables import show_usage
     from app.access.usage import usage as read_usage
 
@@ -141,7 +141,7 @@ def upgrade() -> int:
 def _with_database(work: Callable[[Database], Awaitable[T]], prepared: bool = True) -> T:
     """What `work` returns. Raises SettingsError for whatever its caller can mend, ProblemError otherwise."""
     from app.access.keys import KeyFault
-    from app.db.database import DATABASE_ERRORS, Database
+    from app.db.database import DATABASE_ERRORS, Database, fault_of
     from app.db.migrations import prepare
 
     async def run() -> T:
@@ -158,7 +158,7 @@ def _with_database(work: Callable[[Database], Awaitable[T]], prepared: bool = Tr
     except KeyFault as fault:
         raise SettingsError(str(fault)) from None
     except DATABASE_ERRORS as error:
-        raise ProblemError("unavailable", f"the database cannot be used: {type(error).__name__}") from None
+        raise ProblemError("unavailable", f"the database cannot be used: {fault_of(error)}") from None
 
 
 def _duration(text: str) -> datetime.timedelta:

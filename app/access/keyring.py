@@ -12,7 +12,7 @@ import structlog
 from app.access.caller import BOOTSTRAP_ID, BOOTSTRAP_TENANT, SCOPES, Caller
 from app.access.keys import Keys
 from app.access.secret import digest_of
-from app.db.database import DATABASE_ERRORS
+from app.db.database import DATABASE_ERRORS, fault_of
 from app.problems import ProblemError
 
 MEMORY_S = 2.0
@@ -76,7 +76,7 @@ class Keyring:
         try:
             await self._keys.find("")
         except DATABASE_ERRORS as error:
-            log.warning("the database cannot be reached", error=type(error).__name__)
+            log.warning("the database cannot be reached", error=fault_of(error))
             return False
         return True
 
@@ -84,7 +84,7 @@ class Keyring:
         try:
             row = await self._keys.find(key)
         except DATABASE_ERRORS as error:
-            log.warning("the database cannot be reached", error=type(error).__name__)
+            log.warning("the database cannot be reached", error=fault_of(error))
             raise ProblemError("unavailable", "Keys cannot be checked now.", retry_after_s=1) from None
         if row is None:
             raise ProblemError("unauthenticated", "The key is not known, has expired, or was revoked.")

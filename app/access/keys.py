@@ -40,6 +40,8 @@ class NewKey:
             raise KeyFault(f"the tenant {self.tenant} is who calls without a key; choose another name")
         if len(self.name) > 100:
             raise KeyFault("a name has at most 100 characters")
+        if not self.name.isprintable():
+            raise KeyFault("a name is one line of letters that can be shown")
         if unknown := sorted(set(self.scopes) - set(SCOPES)):
             raise KeyFault(f"there is no scope {unknown[0]!r}; there are {', '.join(SCOPES)}")
         if not self.scopes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 
 from app.access.keys import Keys
-from app.db.database import DATABASE_ERRORS, Database
+from app.db.database import DATABASE_ERRORS, Database, fault_of
 from app.db.migrations import prepare
 from app.settings import Settings
 
@@ -24,6 +24,6 @@ async def open_database(settings: Settings) -> None:
         if settings.keys_needed and not settings.bootstrap_key and not await Keys(database).any():
             log.warning("nobody has a key: make one with `pointbox keys create --tenant NAME`")
     except DATABASE_ERRORS as error:
-        log.warning("the database cannot be reached", error=type(error).__name__)
+        log.warning("the database cannot be reached", error=fault_of(error))
     finally:
         await database.close()

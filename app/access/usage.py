@@ -20,7 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from app.access.caller import BOOTSTRAP_ID, BOOTSTRAP_TENANT
 from app.admission.connections import REDIS_ERRORS
 from app.admission.scripts import prefix
-from app.db.database import DATABASE_ERRORS, Database
+from app.db.database import DATABASE_ERRORS, Database, fault_of
 from app.db.models import ApiKey, KeyUsage
 
 RECORD_S = 5.0
@@ -46,7 +46,7 @@ async def record_usage(redis: Redis, namespace: str, database: Database) -> None
         try:
             await write_usage(redis, namespace, database)
         except (*REDIS_ERRORS, *DATABASE_ERRORS) as error:
-            log.warning("usage is not written", error=type(error).__name__)
+            log.warning("usage is not written", error=fault_of(error))
         await asyncio.sleep(RECORD_S)
 
 

@@ -20,6 +20,19 @@ _SQLITE, _POSTGRES = "sqlite+aiosqlite", "postgresql+asyncpg"
 _DRIVERS = {"sqlite": _SQLITE, "postgresql": _POSTGRES, "postgres": _POSTGRES}
 
 
+def fault_of(error: BaseException) -> str:
+    """What is wrong, for one that is met where a database is used: a line in the words of whoever found it.
+
+    The libraries wrap it several times, with the statement and its values; none of that is told.
+    """
+    while error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, TimeoutError):
+        return "it does not answer in time"
+    words = error.strerror if isinstance(error, OSError) else str(error)
+    return (words or type(error).__name__).splitlines()[0]
+
+
 class Database:
     """An engine and its sessions: `async with database.session() as session, session.begin(): ...`."""
 
@@ -60,6 +73,11 @@ def url_of(settings: Settings) -> URL:
             f"POINTBOX_DATABASE_URL must start with sqlite:// or postgresql://, not {kind}://"
         )
     url = url.set(drivername=_DRIVERS[kind])
+    if kind == "sqlite" and url.database in (None, "", ":memory:"):
+        raise SettingsError(
+            "POINTBOX_DATABASE_URL names no file, and every process would have tables of its own: it should "
+            "look like sqlite:////folder/pointbox.db"
+        )
     if "sslmode" in url.query:  # asyncpg's name for what libpq calls sslmode
         mode = url.query["sslmode"]
         url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})

@@ -31,13 +31,18 @@ def folder() -> Path:
 
 
 async def upgrade(database: Database) -> str:
-    """Run what is missing, one process at a time; the version afterwards."""
+    """Run what is missing, one process at a time; the version afterwards.
+
+    Raises:
+        SettingsError: a later version of this program has made the tables, or the file cannot be written.
+    """
     config = _config()
     async with _file_of(database), database.engine.begin() as connection:
         if not database.is_sqlite:
             await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
 
         def run(sync: Connection) -> None:
+            _check_known(config, _version(sync))
             config.attributes["connection"] = sync
             command.upgrade(config, "head")
 
@@ -56,13 +61,25 @@ async def prepare(database: Database) -> None:
         return
     async with database.engine.connect() as connection:
         version = await connection.run_sync(_version)
-    head = _head(_config())
+    config = _config()
+    _check_known(config, version)
+    head = _head(config)
     if version != head:
-        raise SettingsError(f"the database is at version {version}, not {head}: run `pointbox db upgrade`")
+        found = "has no tables yet" if version is None else f"is at version {version}, not {head}"
+        raise SettingsError(f"the database {found}: run `pointbox db upgrade`")
 
 
 def _version(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
+
+
+def _check_known(config: Config, version: str | None) -> None:
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if version is not None and version not in known:
+        raise SettingsError(
+            f"the database is at version {version}, which this Pointbox does not know (it knows "
+            f"{_head(config)}): install the version that the tables are of, or name another database"
+        )
 
 
 def _config() -> Config:
@@ -84,6 +101,7 @@ async def _file_of(database: Database) -> AsyncIterator[None]:
         return
     try:
         Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite would let everybody read it
         lock = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         there = next(folder for folder in Path(file).absolute().parents if folder.exists())

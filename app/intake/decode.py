@@ -81,7 +81,7 @@ def _to_rgb(image: Image.Image, notes: list[str]) -> Image.Image:
 
 
 def _on_white(colours: Image.Image, alpha: Image.Image | None, notes: list[str]) -> Image.Image:
-    if alpha is None:
+    if alpha is None or alpha.getextrema() == (255, 255):  # as that of an animation without any
         return colours
     notes.append("transparency composited on white")
     white = Image.new("RGB", colours.size, "white")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import get_args
 
+import msgspec
 from litestar.openapi.spec import (
     Example,
     OpenAPIMediaType,
@@ -15,9 +16,12 @@ from litestar.openapi.spec import (
     RequestBody,
     Schema,
 )
+from msgspec import Struct
 
 from app.idempotency.replays import HEADER
 from app.jobs.records import Format
+from app.jobs.schemas import JobRequest, SourcePlace, StorePlace
+from app.openapi import or_null
 from app.spatial.schemas import (
     DEFAULT_MAX_OBJECTS,
     MAX_NAME_CHARS,
@@ -32,24 +36,25 @@ _PATH = Schema(type=OpenAPIType.STRING, max_length=1024)
 _STORE = {"store": _NAME, "prefix": _PATH}
 
 
-def _object(fields: dict[str, Any], *required: str, says: str = "") -> Schema:
+def _object(kind: type[Struct], fields: dict[str, Schema], says: str = "") -> Schema:
     return Schema(
         type=OpenAPIType.OBJECT,
-        properties=fields,
-        required=[*required],
+        properties=or_null(fields, kind),
+        required=[field.name for field in msgspec.structs.fields(kind) if field.required],
         additional_properties=False,
         description=says or None,
     )
 
 
 _JOB = _object(
+    JobRequest,
     {
         "source": _object(
-            {**_STORE, "manifest": Schema(type=[OpenAPIType.STRING, OpenAPIType.NULL], max_length=1024)},
-            "store",
+            SourcePlace,
+            {**_STORE, "manifest": _PATH},
             says="A store of this server, a folder in it, and perhaps a .jsonl or .csv list of images.",
         ),
-        "out": _object(_STORE, "store", says="Where a folder named after the job is written."),
+        "out": _object(StorePlace, _STORE, says="Where a folder named after the job is written."),
         "task": Schema(type=OpenAPIType.STRING, enum=[*get_args(Task)], default="detect"),
         "objects": Schema(
             type=OpenAPIType.ARRAY,
@@ -57,7 +62,7 @@ _JOB = _object(
             max_items=MAX_PHRASES,
             description="Phrases, asked about every image for which a manifest names none.",
         ),
-        "model": Schema(type=[OpenAPIType.STRING, OpenAPIType.NULL], min_length=1, max_length=MAX_NAME_CHARS),
+        "model": _NAME,
         "max_objects": Schema(
             type=OpenAPIType.INTEGER, minimum=1, maximum=MAX_OBJECTS, default=DEFAULT_MAX_OBJECTS
         ),
@@ -66,13 +71,11 @@ _JOB = _object(
         "format": Schema(type=OpenAPIType.STRING, enum=[*get_args(Format)], default="jsonl"),
         "shard_size": Schema(type=OpenAPIType.INTEGER, minimum=1, maximum=10_000, default=500),
         "webhook": Schema(
-            type=[OpenAPIType.STRING, OpenAPIType.NULL],
+            type=OpenAPIType.STRING,
             max_length=2000,
             description="Gets the job as a POST when it has ended.",
         ),
     },
-    "source",
-    "out",
 )
 _EXAMPLE = {
     "source": {"store": "pets", "prefix": "2026/"},

@@ -73,12 +73,12 @@ async def jobs_beside(settings: Settings, stop: asyncio.Event) -> AsyncIterator[
 
 async def _database(settings: Settings) -> Database:
     """One that is away is no reason not to start: jobs wait until it is there.  Raises SettingsError."""
-    from app.db.database import DATABASE_ERRORS, Database
+    from app.db.database import DATABASE_ERRORS, Database, fault_of
     from app.db.migrations import prepare
 
     database = Database(settings)
     try:
         await prepare(database)
     except DATABASE_ERRORS as error:
-        log.warning("the database cannot be reached", error=type(error).__name__)
+        log.warning("the database cannot be reached", error=fault_of(error))
     return database

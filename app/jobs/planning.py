@@ -93,6 +93,8 @@ def _manifest(source: Store, name: str, asked: list[str]) -> Iterator[Item]:
     for line, key, named in rows:
         known = phrases.setdefault(key, [])
         known += [phrase for phrase in named if phrase not in known]
+        if not (known or asked):
+            raise JobError(f"{name}, line {line}: {key} has no phrase, and the job has none for it")
         try:
             check_phrases(known or asked, field="phrases")
         except ProblemError as problem:
@@ -120,6 +122,11 @@ def _csv_rows(name: str, text: str) -> Iterable[tuple[int, str, list[str]]]:
         raise JobError(f"{name} has no column image: its first line must be image or image,phrase")
     for row in reader:
         key, phrase = row["image"], row.get("phrase")
+        if None in row:  # what the first line has no name for
+            raise JobError(
+                f"{name}, line {reader.line_num}: there are more values than the first line names; a text "
+                "with a comma must stand in quotes"
+            )
         if not key:
             raise JobError(f"{name}, line {reader.line_num}: the image has no name")
         yield reader.line_num, key, [phrase] if phrase else []

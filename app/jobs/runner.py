@@ -12,7 +12,7 @@ import structlog
 from app.admission.client import AdmissionClient
 from app.admission.errors import AdmissionError
 from app.admission.messages import WorkerModel
-from app.db.database import DATABASE_ERRORS
+from app.db.database import DATABASE_ERRORS, fault_of
 from app.db.models import Job
 from app.jobs.errors import JobError, StoreAway
 from app.jobs.ledger import LEASE_S, LeaseLost, Ledger
@@ -69,7 +69,7 @@ class JobRunner:
             try:
                 worked = await self._next(stop)
             except (*DATABASE_ERRORS, AdmissionError) as error:
-                log.warning("jobs wait", error=type(error).__name__)
+                log.warning("jobs wait", error=fault_of(error))
             if not worked:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), IDLE_S)

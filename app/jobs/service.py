@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Literal, ParamSpec, TypeVar
 
 import structlog
 
 from app.access.caller import Caller
-from app.db.database import DATABASE_ERRORS, Database
+from app.db.database import DATABASE_ERRORS, Database, fault_of
 from app.db.models import Job
 from app.intake.addresses import Policy
 from app.jobs.errors import JobError, NoSuchKey, StoreAway
@@ -33,6 +35,9 @@ MAX_LISTED = 100
 MAX_SAMPLES = 50
 DECODED_AT_ONCE = 2
 """Pictures of samples: each may take some hundred megabytes."""
+READS_AT_ONCE = 8
+READ_S = 30.0
+"""A store that has not given what a caller waits for by then counts as away."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -48,8 +53,11 @@ class JobService:
         self._policy: Policy = settings.fetch_policy()
         self._picture_bytes = settings.body_limit_bytes
         self._decoding = asyncio.Semaphore(DECODED_AT_ONCE)
+        # Threads of their own: a store that hangs must not hold those that read the bodies of requests.
+        self._reading = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="pointbox-store")
 
     async def close(self) -> None:
+        self._reading.shutdown(wait=False, cancel_futures=True)
         await self._database.close()
 
     def stores(self, caller: Caller) -> StoreList:
@@ -116,12 +124,12 @@ class JobService:
         def read(key: str, part: slice) -> bytes:
             return b"".join(target.get(key)[0].splitlines(keepends=True)[part])
 
-        first = await _from_stores(read, *parts[0]) if parts else b""
+        first = await self._from_stores(read, *parts[0]) if parts else b""
 
         async def all_of_them() -> AsyncGenerator[bytes, None]:
             yield first
             for key, part in parts[1:]:
-                yield await _from_stores(read, key, part)
+                yield await self._from_stores(read, key, part)
 
         return all_of_them()
 
@@ -129,7 +137,7 @@ class JobService:
         """Some results of the shards that are done.  Raises ProblemError: not-found, unavailable."""
         job, done = await self._with_shards(job_id, caller)
         places, size = spread(done, limit), request_of(job).shard_size
-        results = await _from_stores(read_results, self._target(job, caller), places)
+        results = await self._from_stores(read_results, self._target(job, caller), places)
         return SampleList(
             samples=[
                 Sample(
@@ -152,13 +160,19 @@ class JobService:
         if shard not in done or line >= done[shard].images - done[shard].errors:
             raise ProblemError("not-found", "There is no such sample.")
         source, target = self._open(request_of(job).source, caller), self._target(job, caller)
-        async with self._decoding:
-            return await _from_stores(read_picture, source, target, shard, line, self._picture_bytes)
+        async with _answering(), self._decoding:
+            return await self._from_stores(read_picture, source, target, shard, line, self._picture_bytes)
 
     async def _with_shards(self, job_id: str, caller: Caller) -> tuple[Job, dict[int, ShardCount]]:
         async with _database():
             job = await self._find(job_id, caller)
             return job, await self._ledger.done(job_id)
+
+    async def _from_stores(self, read: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """What reading from stores gives; it happens in a thread.  Raises ProblemError: unavailable."""
+        loop = asyncio.get_running_loop()
+        async with _answering():
+            return await loop.run_in_executor(self._reading, partial(read, *arguments, **named))
 
     def _target(self, job: Job, caller: Caller) -> Store:
         return self._open(request_of(job).out, caller).within(job.id)
@@ -176,12 +190,14 @@ class JobService:
         return job
 
 
-async def _from_stores(read: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """What reading from stores gives; it happens in a thread."""
+@asynccontextmanager
+async def _answering() -> AsyncIterator[None]:
+    """A store that cannot be read, or not in time, is told as a problem."""
     try:
-        return await asyncio.to_thread(read, *arguments, **named)
-    except (JobError, NoSuchKey, StoreAway) as error:
-        log.warning("a job's stores cannot be read", error=str(error))
+        async with asyncio.timeout(READ_S):
+            yield
+    except (JobError, NoSuchKey, StoreAway, TimeoutError) as error:
+        log.warning("a job's stores cannot be read", error=str(error) or f"no answer in {READ_S:g} s")
         raise ProblemError(
             "unavailable", "A store of this job does not answer, or what it holds is gone.", retry_after_s=5
         ) from None
@@ -193,5 +209,5 @@ async def _database() -> AsyncIterator[None]:
     try:
         yield
     except DATABASE_ERRORS as error:
-        log.warning("the database cannot be reached", error=type(error).__name__)
+        log.warning("the database cannot be reached", error=fault_of(error))
         raise ProblemError("unavailable", "Jobs cannot be looked up now.", retry_after_s=1) from None

@@ -18,6 +18,7 @@ from app.openapi import (
     NUMBER,
     TIMEOUT,
     image_bodies,
+    or_null,
     query_of_raw_bodies,
 )
 from app.spatial.schemas import (
@@ -26,6 +27,7 @@ from app.spatial.schemas import (
     MAX_OBJECTS,
     MAX_PHRASE_CHARS,
     MAX_PHRASES,
+    SamplingSettings,
     SpatialBody,
     Units,
 )
@@ -113,12 +115,15 @@ _OPTIONS = {
 _SETTINGS = Schema(
     type=OpenAPIType.OBJECT,
     description="As Moondream's clients send it: only `max_objects` has an effect.",
-    properties={
-        "max_objects": _OPTIONS["max_objects"],
-        "temperature": NUMBER,
-        "top_p": NUMBER,
-        "max_tokens": Schema(type=OpenAPIType.INTEGER),
-    },
+    properties=or_null(
+        {
+            "max_objects": _OPTIONS["max_objects"],
+            "temperature": NUMBER,
+            "top_p": NUMBER,
+            "max_tokens": Schema(type=OpenAPIType.INTEGER),
+        },
+        SamplingSettings,
+    ),
     additional_properties=False,
 )
 _JSON = {

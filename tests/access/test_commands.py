@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -70,14 +72,16 @@ def test_nothing_yet(capsys: pytest.CaptureFixture[str]) -> None:
         ("keys create --tenant a --expires soon", "90d"),
         ("keys create --tenant a --expires 99999999999d", "--expires must be at most 36500d"),
         ("keys create --tenant a --expires 36501d", "--expires must be at most 36500d"),
-        ("keys usage --days 0", "--days must be 1 or more, not 0"),
+        ("keys usage --days 0", "--days must be between 1 and 36500, not 0"),
+        ("keys usage --days 99999999", "--days must be between 1 and 36500, not 99999999"),
+        ("keys create --tenant a --name a\nb", "a name is one line"),
         ("keys create --tenant a --scopes all", "there are infer"),
         ("keys revoke pb_none", "keys list"),
         ("serve --auth maybe", "--auth"),
     ],
 )
 def test_mistakes_are_one_line(line: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(*line.split()) == 2
+    assert run(*line.split(" ")) == 2
     error = capsys.readouterr().err
     assert says in error
     assert len(error.strip().splitlines()) == 1
@@ -87,5 +91,27 @@ def test_a_database_that_is_away(capsys: pytest.CaptureFixture[str], monkeypatch
     monkeypatch.setenv("POINTBOX_DATABASE_URL", "postgresql://someone:secret@127.0.0.1:1/none")
     assert run("keys", "list") == 1  # nothing that the caller said is wrong
     error = capsys.readouterr().err
-    assert "the database cannot be used" in error
+    assert error.startswith("pointbox: the database cannot be used: Connect call failed ('127.0.0.1', 1)")
     assert "secret" not in error
+
+
+def test_a_file_that_is_no_database(capsys: pytest.CaptureFixture[str], data: Path) -> None:
+    data.mkdir()
+    (data / "pointbox.db").write_bytes(b"a letter to the editor " * 100)
+    assert run("keys", "list") == 1
+    assert capsys.readouterr().err == "pointbox: the database cannot be used: file is not a database\n"
+
+
+def test_tables_of_a_later_version(
+    capsys: pytest.CaptureFixture[str], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("db", "upgrade") == 0
+    with contextlib.closing(sqlite3.connect(data / "pointbox.db")) as database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+        database.commit()
+    monkeypatch.setenv("POINTBOX_REDIS_URL", "redis://127.0.0.1:1")
+    for line in ("db upgrade", "keys list", "api --auth on"):
+        capsys.readouterr()
+        assert run(*line.split()) == 2
+        said = capsys.readouterr().err.strip().splitlines()[-1]
+        assert said.startswith("pointbox: the database is at version 9999, which this Pointbox does not know")

@@ -47,6 +47,12 @@ async def test_start_answer_and_an_orderly_end(number):
         wait_gone(pids)
 
 
+async def test_a_misspelt_variable_is_told_once():
+    with service(fake("serve"), POINTBOX_PROT="8000") as running:
+        await running.ready()
+        assert running.text.count("POINTBOX_PROT") == 1
+
+
 async def test_several_models_and_workers_on_one_machine(tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()

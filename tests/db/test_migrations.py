@@ -11,7 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from app.db.database import Database, url_of
+from app.db.database import DATABASE_ERRORS, Database, fault_of, url_of
 from app.db.migrations import prepare, upgrade
 from app.db.models import ApiKey
 from app.settings import Settings, SettingsError
@@ -44,8 +44,9 @@ async def test_a_service_upgrades_sqlite_and_asks_for_it_elsewhere(database: Dat
         await prepare(database)
         file = Path(database.url.database or "")
         assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
     else:
-        with pytest.raises(SettingsError, match="pointbox db upgrade"):
+        with pytest.raises(SettingsError, match="has no tables yet: run `pointbox db upgrade`"):
             await prepare(database)
         await upgrade(database)
         await prepare(database)
@@ -77,6 +78,24 @@ def test_other_databases_are_refused_without_showing_the_password(given: str) ->
     with pytest.raises(SettingsError, match=r"^POINTBOX_DATABASE_URL ") as refused:
         url_of(Settings(database_url=given))
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("given", ["sqlite://", "sqlite:///:memory:"])
+def test_a_database_in_memory_is_refused(given: str) -> None:
+    with pytest.raises(SettingsError, match="names no file"):
+        url_of(Settings(database_url=given))
+
+
+async def test_what_a_server_refuses_is_told_in_its_words(postgres_url: str) -> None:
+    server = postgres_url.rpartition("/")[0]
+    login = f"postgresql://nobody:secret@{server.rpartition('@')[2]}"
+    wrong = {f"{server}/none": '"none" does not exist', f"{login}/postgres": "password authentication failed"}
+    for url, says in wrong.items():
+        database = Database(Settings(database_url=url))
+        with pytest.raises(DATABASE_ERRORS) as refused:
+            await prepare(database)
+        assert says in fault_of(refused.value)
+        await database.close()
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -120,6 +120,16 @@ def test_transparency_is_composited_on_white() -> None:
         assert "transparency composited on white" in decoded.notes
 
 
+def test_what_is_opaque_everywhere_gets_no_note() -> None:
+    frames = [Image.new("RGB", (20, 10), RED), Image.new("RGB", (20, 10), (0, 0, 0))]
+    sink = BytesIO()
+    frames[0].save(sink, "WEBP", save_all=True, append_images=frames[1:], lossless=True)
+    for data in (sink.getvalue(), encode(frames[0].convert("RGBA"), "PNG")):
+        decoded = decode(data)
+        assert decoded.notes == []
+        assert close(decoded.image, RED, 0)
+
+
 def test_palette_with_transparency_is_composited_on_white() -> None:
     image = Image.new("P", (20, 10), 1)
     image.putpalette([0, 0, 0, *RED])

@@ -172,6 +172,10 @@ def test_a_manifest_of_json_lines(tmp_path: Path) -> None:
 def test_a_manifest_of_comma_separated_values(tmp_path: Path) -> None:
     text = '\ufeffimage,phrase\r\n"a, b.jpg",dog\r\n"a, b.jpg",cat\r\nc.jpg,dog\r\n'
     assert planned(tmp_path, "list.csv", text, []) == {"a, b.jpg": ["dog", "cat"], "c.jpg": ["dog"]}
+    assert planned(tmp_path, "short.csv", "image,phrase\na.jpg\nb.jpg,\n", ["dog"]) == {
+        "a.jpg": None,
+        "b.jpg": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -179,11 +183,13 @@ def test_a_manifest_of_comma_separated_values(tmp_path: Path) -> None:
     [
         ("m.jsonl", "nonsense", "line 1"),
         ("m.jsonl", '{"image": "a.jpg", "phrase": "dog"}', "unknown field `phrase`"),
-        ("m.jsonl", '{"image": "a.jpg"}', "line 1: Between 1 and 32 phrases"),
+        ("m.jsonl", '{"image": "a.jpg"}', "line 1: a.jpg has no phrase, and the job has none"),
         ("m.jsonl", '{"image": "a.jpg", "phrases": [" "]}', "must not be blank"),
         ("m.csv", "file,phrase\na.jpg,dog\n", "no column image"),
         ("m.csv", "image,phrase\n,dog\n", "line 2: the image has no name"),
-        ("m.csv", "image\na.jpg\n", "Between 1 and 32 phrases"),
+        ("m.csv", "image\na.jpg\n", "line 2: a.jpg has no phrase"),
+        ("m.csv", "image,phrase\na.jpg\n", "line 2: a.jpg has no phrase"),
+        ("m.csv", "image,phrase\na.jpg,dog, brown\n", "line 2: there are more values than the first line"),
     ],
 )
 def test_a_manifest_with_a_mistake(tmp_path: Path, name: str, text: str, reason: str) -> None:

@@ -10,10 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.jobs.opening import jobs_beside
 from app.jobs.running import open_plan
+from app.jobs.schemas import JobRequest
 from app.settings import Settings
 from tests.access.serving import serving
 from tests.admission.fakes import until
@@ -46,6 +48,17 @@ async def test_a_job_from_submission_to_results(running: Jobs) -> None:
     assert (
         await running.api.client.get(f"/v1/jobs/{job['id']}/results", params={"shard": 99})
     ).status_code == 404
+
+
+async def test_null_counts_as_not_given(jobs: Jobs) -> None:
+    plain = (await jobs.submit(shard_size=...)).json()["request"]
+    optional = [field.name for field in msgspec.structs.fields(JobRequest) if not field.required]
+    nulls = dict.fromkeys(name for name in optional if name != "objects")
+    source = ASKED["source"] | {"prefix": None, "manifest": None}
+    submitted = await jobs.submit(**nulls, source=source)
+    assert (submitted.status_code, submitted.json()["request"]) == (201, plain)
+    for name in ("source", "out"):
+        assert (await jobs.submit(**{name: None})).json()["field"] == name
 
 
 async def test_cancelled_and_resumed(jobs: Jobs) -> None:

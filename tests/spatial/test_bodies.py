@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 
 import httpx
+import msgspec
 import pytest
 
+from app.spatial.schemas import SpatialBody
 from tests.intake.pictures import with_orientation
 from tests.spatial.reading import FULL, IMAGE, PICTURE, URI
 
@@ -61,6 +63,19 @@ async def test_every_field_reads_the_same_through_every_door(client: httpx.Async
             "size": [100, 40],
             "bytes": len(PICTURE),
         }
+
+
+async def test_null_counts_as_not_given(client: httpx.AsyncClient) -> None:
+    asked = {"image": IMAGE, "object": "red circle"}
+    plain = (await client.post("/", json=asked)).json()
+    optional = [field.name for field in msgspec.structs.fields(SpatialBody) if field.name not in asked]
+    for nulls in ([name] for name in optional):
+        response = await client.post("/", json=asked | dict.fromkeys(nulls))
+        assert (response.status_code, response.json()) == (200, plain), nulls
+    nothing = asked | dict.fromkeys(optional)
+    assert (await client.post("/", json=nothing)).json() == plain
+    nested = {"settings": {"max_objects": None, "temperature": None}, "min_score": None}
+    assert (await client.post("/", json=asked | nested)).json() == plain
 
 
 async def test_what_moondreams_clients_send_is_tolerated(client: httpx.AsyncClient) -> None:

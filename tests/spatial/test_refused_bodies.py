@@ -74,6 +74,21 @@ async def test_refused_as_json(
 
 
 @pytest.mark.parametrize(
+    ("nulls", "field"),
+    [
+        ({"image": None}, "image"),
+        ({"object": None}, "object"),
+        ({"objekt": None, "min_score": None}, "objekt"),
+        ({"dedupe": None, "settings": {"colour": None}}, "settings.colour"),
+        ({"dedupe": None, "object": ..., "objects": [None]}, "objects"),
+        ({"dedupe": None, "region": [0, 0, None, 1]}, "region"),
+    ],
+)
+async def test_nulls_in_other_places(client: httpx.AsyncClient, nulls: dict[str, Any], field: str) -> None:
+    assert problem(await client.post("/", json=body(**nulls))) == (422, "invalid-request", field)
+
+
+@pytest.mark.parametrize(
     ("twice", "field"),
     [
         ('"object": "x", "object": "y"', "object"),

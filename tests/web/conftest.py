@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
@@ -13,6 +14,7 @@ from tests.admission.conftest import shared_server
 from tests.admission.fakes import Server
 from tests.app.running import serving
 from tests.jobs.folders import stores
+from tests.web.jobs import PHRASES, ended, fill, loaded
 from tests.web.screen import PATIENCE_MS, Screen
 
 __all__ = ["shared_server"]
@@ -113,6 +115,31 @@ def phone(browser: Browser, url: str) -> Iterator[Screen]:
 def jobs(browser: Browser, url: str) -> Iterator[Screen]:
     """The page of jobs."""
     yield from opened(browser, url, page="jobs")
+
+
+@pytest.fixture(scope="session")
+def done(url: str, root: Path) -> str:
+    """A job that has ended, of 12 pictures and 12 that are none."""
+    fill(root, "done", 12)
+    for number in range(11):
+        (root / "in" / "done" / f"{number:03}.txt").write_text("no picture")
+    body = {
+        "source": {"store": "in", "prefix": "done"},
+        "out": {"store": "out", "prefix": "some/where"},
+        "objects": PHRASES,
+        "shard_size": 6,
+    }
+    job: str = httpx.post(f"{url}/v1/jobs", json=body).json()["id"]
+    assert ended(url, job)["state"] == "completed"
+    return job
+
+
+@pytest.fixture
+def shown(browser: Browser, url: str, done: str) -> Iterator[Screen]:
+    """The page of that job, its pictures loaded."""
+    for screen in opened(browser, url, page=f"jobs#{done}"):
+        loaded(screen, 12)
+        yield screen
 
 
 def opened(

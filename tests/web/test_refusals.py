@@ -35,6 +35,10 @@ def test_nothing_to_ask_about(screen: Screen) -> None:
     screen["#phrases"].fill(" \n ")
     screen["#go"].click()
     expect(screen["#phrases-wrong"]).to_contain_text("Write what to look for")
+    expect(screen["#phrases"]).to_have_attribute("aria-invalid", "true")
+    screen["#phrases"].press_sequentially("r")
+    expect(screen["#phrases-wrong"]).to_be_hidden()
+    expect(screen["#phrases"]).not_to_have_attribute("aria-invalid", "true")
 
 
 @pytest.mark.parametrize(
@@ -61,10 +65,11 @@ def test_a_wrong_field(screen: Screen, field: str, value: str, words: str) -> No
 
 def test_without_a_key(locked: Screen) -> None:
     expect(locked["#key-why"]).to_have_text("This service wants a key.")
-    expect(locked["#problem"]).to_contain_text("Credentials")
+    expect(locked["#key-text"]).to_be_focused()
     locked["#key-text"].fill("pb_wrong")
     locked["#key-use"].click()
     expect(locked["#key-why"]).to_have_text("The service does not accept this key.")
+    expect(locked["#problem"]).to_be_empty()  # the entry of the key has said it
     locked["#key-text"].fill(KEY)
     locked["#key-text"].press("Enter")
     expect(locked["#problem"]).to_be_empty()

@@ -158,7 +158,8 @@ async function loadModels() {
   try {
     offerModels((await (await call("v1/models")).json()).models);
   } catch (problem) {
-    fail(problem);
+    if (problem.status === 401) askAgain(); // nothing was asked yet that went wrong
+    else fail(problem);
   }
 }
 

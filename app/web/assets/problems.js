@@ -6,7 +6,7 @@ const $ = (id) => document.getElementById(id);
 export function sayAt(id, words) {
   $("problem").textContent = words;
   const input = id === undefined ? null : $(id);
-  const place = input === null ? null : $(input.getAttribute("aria-describedby")?.split(" ")[0]);
+  const place = input === null ? null : placeOf(input);
   if (place === null) return;
   place.textContent = words;
   place.hidden = false;
@@ -23,3 +23,11 @@ export function clearProblem() {
   for (const place of document.querySelectorAll("form .wrong")) place.hidden = true;
   for (const input of document.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
 }
+
+const placeOf = (input) => $(input.getAttribute("aria-describedby")?.split(" ")[0]);
+
+document.addEventListener("input", ({ target }) => {
+  if (!target.hasAttribute("aria-invalid")) return;
+  target.removeAttribute("aria-invalid"); // it is being mended
+  placeOf(target).hidden = true;
+});

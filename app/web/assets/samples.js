@@ -97,7 +97,7 @@ export class Samples {
           await new Promise((ready) => setTimeout(ready, 1000 * (problem.retryAfter ?? 1)));
           continue;
         }
-        const words = problem instanceof Problem ? problem.message : "The connection broke.";
+        const words = problem instanceof Problem ? problem.detail : "The connection broke.";
         place.replaceChildren(element("span", { className: "hint", textContent: words }));
         return null;
       }

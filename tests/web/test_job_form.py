@@ -2,94 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.web.conftest import KEY, PHONE, opened
-from tests.web.screen import PATIENCE_MS, Screen, box_of
+from tests.web.conftest import KEY, opened
+from tests.web.jobs import PHRASES, ask, fill, lines, loaded, state
+from tests.web.screen import Screen, box_of
 from tests.web.test_people import tab_to
-
-SCENE, TABLE = Path("examples/scene.jpg"), Path("examples/table.jpg")
-PHRASES = ["red circle", "green triangle"]
-
-
-def fill(root: Path, folder: str, count: int) -> None:
-    """That many pictures, and one that is none."""
-    place = root / "in" / folder
-    place.mkdir(parents=True)
-    for number in range(count):
-        (place / f"{number:03} #ü.jpg").write_bytes((SCENE, TABLE)[number % 2].read_bytes())
-    (place / "bad.jpg").write_bytes(SCENE.read_bytes()[:5000])
-
-
-def ended(url: str, job: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
-    until = time.monotonic() + 2 * PATIENCE_MS / 1000
-    while time.monotonic() < until:
-        shown: dict[str, Any] = httpx.get(f"{url}/v1/jobs/{job}", headers=headers).json()
-        if shown["state"] not in ("queued", "running"):
-            return shown
-        time.sleep(0.2)
-    raise AssertionError(f"still {shown}")
-
-
-def lines(url: str, job: str, what: str = "results") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in httpx.get(f"{url}/v1/jobs/{job}/{what}").text.splitlines()]
-
-
-def ask(screen: Screen, folder: str, phrases: list[str], shard_size: int = 3) -> str:
-    """Submits the form; the job's id."""
-    screen["#source-store"].select_option("in")
-    screen["#source-prefix"].fill(folder)
-    screen["#phrases"].fill("\n".join(phrases))
-    screen["summary"].click()
-    screen["#shard_size"].fill(str(shard_size))
-    screen["#go"].click()
-    expect(screen["#job"]).to_be_visible()
-    job: str = screen.page.evaluate("location.hash.slice(1)")
-    return job
-
-
-def state(screen: Screen, wanted: str) -> None:
-    expect(screen["#job-state"]).to_have_text(wanted, timeout=2 * PATIENCE_MS)
-
-
-@pytest.fixture(scope="module")
-def done(url: str, root: Path) -> str:
-    """A job that has ended, of 12 pictures and 12 that are none."""
-    fill(root, "done", 12)
-    for number in range(11):
-        (root / "in" / "done" / f"{number:03}.txt").write_text("no picture")
-    body = {
-        "source": {"store": "in", "prefix": "done"},
-        "out": {"store": "out", "prefix": "some/where"},
-        "objects": PHRASES,
-        "shard_size": 6,
-    }
-    job: str = httpx.post(f"{url}/v1/jobs", json=body).json()["id"]
-    assert ended(url, job)["state"] == "completed"
-    return job
-
-
-@pytest.fixture
-def shown(browser: Browser, url: str, done: str) -> Iterator[Screen]:
-    """The page of that job, its pictures loaded."""
-    for screen in opened(browser, url, page=f"jobs#{done}"):
-        loaded(screen, 12)
-        yield screen
-
-
-def loaded(screen: Screen, count: int) -> None:
-    expect(screen[".sample img[src]"]).to_have_count(count)
-    screen.page.wait_for_function(
-        "[...document.querySelectorAll('.sample img')].every((it) => it.naturalWidth)"
-    )
 
 
 def test_from_the_form_to_the_pictures(jobs: Screen, url: str, root: Path) -> None:
@@ -131,50 +53,6 @@ def test_cancelled_and_resumed(jobs: Screen, url: str, root: Path) -> None:
     assert len(lines(url, job)) == 100
     expect(jobs["#said"]).to_contain_text("completed: 101 images")
     loaded(jobs, 12)
-
-
-def test_one_picture_large(shown: Screen) -> None:
-    shown[".sample"].nth(0).locator(".mark").nth(1).hover()
-    expect(shown[".sample .mark:hover span"]).to_contain_text("green triangle · score")
-    shown[".sample"].nth(0).click()
-    expect(shown["#large-title"]).to_have_text("000 #ü.jpg")
-    shown["#groups .row"].nth(0).hover()
-    expect(shown["#large .mark.lit span"]).to_contain_text("red circle · score")
-    before = shown["#marks .mark"].nth(0).bounding_box()
-    assert before
-    shown["#zoom-in"].click()
-    after = shown["#marks .mark"].nth(0).bounding_box()
-    assert after
-    assert after["width"] == pytest.approx(1.5 * before["width"], rel=0.05)
-    shown["#large-after"].click()
-    expect(shown["#large-title"]).to_have_text("001 #ü.jpg")
-    expect(shown["#groups .row"]).to_have_count(2)
-    shown.page.keyboard.press("Escape")
-    expect(shown["#large"]).to_be_hidden()
-
-
-def test_errors_by_the_page(shown: Screen) -> None:
-    expect(shown["#errors-range"]).to_have_text("1 to 10 of 12")
-    expect(shown["#errors-before"]).to_be_disabled()
-    shown["#errors-after"].click()
-    expect(shown["#errors-range"]).to_have_text("11 to 12 of 12")
-    expect(shown["#errors-rows tr"]).to_have_count(2)
-    expect(shown["#errors-after"]).to_be_disabled()
-    expect(shown["#errors-before"]).to_be_focused()
-
-
-def test_a_picture_that_was_deleted_says_so(browser: Browser, url: str, root: Path) -> None:
-    fill(root, "deleted", 1)
-    body = {"source": {"store": "in", "prefix": "deleted"}, "out": {"store": "out"}, "objects": PHRASES}
-    job = httpx.post(f"{url}/v1/jobs", json=body).json()["id"]
-    assert ended(url, job)["state"] == "completed"
-    (root / "in" / "deleted" / "000 #ü.jpg").unlink()
-    for screen in opened(browser, url, {404}, f"jobs#{job}"):
-        expect(screen[".sample .mat"]).to_contain_text("no longer in the source store")
-        expect(screen["#errors-rows tr"]).to_have_count(1)
-        screen[".sample"].click()
-        expect(screen["#groups .row"]).to_have_count(2)
-        expect(screen["#note"]).to_contain_text("cannot be shown")
 
 
 @pytest.mark.parametrize(
@@ -242,38 +120,6 @@ def test_with_the_keyboard_alone(jobs: Screen, done: str) -> None:
     expect(jobs[".sample"].first).to_be_focused()
 
 
-def test_everything_has_a_name(shown: Screen) -> None:
-    nameless = """() => [...document.querySelectorAll('input, select, textarea, button, progress, dialog')]
-      .filter((it) => !(it.labels?.length || it.textContent.trim() || it.getAttribute('aria-label')
-        || it.getAttribute('aria-labelledby')))
-      .map((it) => it.outerHTML)"""
-    assert shown.page.evaluate(nameless) == []
-
-
-def test_on_a_phone(browser: Browser, url: str, done: str) -> None:
-    for phone in opened(browser, url, page="jobs", **PHONE):
-        expect(phone["#ask"]).to_be_hidden()
-        phone[f".card[href='#{done}']"].tap()
-        expect(phone["#side"]).to_be_hidden()
-        loaded(phone, 12)
-        assert phone.page.evaluate("document.documentElement.scrollWidth") <= 375
-        for button in phone["button:visible, a.button:visible"].all():
-            size = button.bounding_box()
-            assert size
-            assert size["height"] >= 44
-            assert size["x"] + size["width"] <= 375
-        phone[".sample"].first.tap()
-        phone["#groups .row"].first.tap()
-        expect(phone["#large .mark.lit"]).to_have_count(1)
-        phone["#large-close"].tap()
-        phone["#job .back"].tap()
-        expect(phone["#cards"]).to_be_visible()
-        expect(phone["#job"]).to_be_hidden()
-        phone["#new"].tap()
-        expect(phone["#ask"]).to_be_visible()
-        assert phone.page.evaluate("document.documentElement.scrollWidth") <= 375
-
-
 def test_from_one_page_to_the_other(screen: Screen) -> None:
     screen["nav >> text=Jobs"].click()
     expect(screen["#list-title"]).to_be_visible()
@@ -303,12 +149,6 @@ def test_with_a_key(browser: Browser, url: str, locked_url: str, root: Path) -> 
         assert httpx.get(f"{url}/v1/jobs/{job}").status_code == 404
 
 
-def test_a_download_without_a_key(shown: Screen, url: str, done: str) -> None:
-    with shown.page.expect_download() as download:
-        shown["#get-results"].click()
-    assert len(Path(download.value.path()).read_text().splitlines()) == 12
-
-
 def test_a_service_without_stores_says_what_to_do(browser: Browser, bare_url: str) -> None:
     for screen in opened(browser, bare_url, {404}, "jobs"):
         expect(screen["#off-why"]).to_contain_text("it has no stores (POINTBOX_STORES)")
@@ -328,18 +168,21 @@ def test_without_a_runner_it_says_so(jobs: Screen, url: str, left: int, words: s
 
 
 def test_nothing_is_asked_while_nobody_looks(jobs: Screen) -> None:
+    """The page's clock goes as the test says: further each time than any look is away."""
     asked: list[str] = []
     jobs.page.on("request", lambda request: asked.append(request.url))
     jobs.page.add_init_script(
         "Object.defineProperty(document, 'hidden', { get: () => window.away === true })"
     )
-    jobs.page.reload()
-    jobs.page.wait_for_timeout(4000)
-    many = len(asked)
+    jobs.page.clock.install()
+    jobs.open()
+    for _ in range(2):
+        with jobs.page.expect_event("requestfinished", lambda request: request.url.endswith("/v1/jobs")):
+            jobs.page.clock.run_for(60_000)
     jobs.page.evaluate("window.away = true")
-    jobs.page.wait_for_timeout(5000)  # longer than the next look would have been away
-    at_rest = len(asked)
-    jobs.page.wait_for_timeout(5000)
-    assert len(asked) == at_rest >= many
+    many = len(asked)
+    for _ in range(3):
+        jobs.page.clock.run_for(60_000)
+    assert len(asked) == many
     with jobs.page.expect_request("**/v1/jobs"):
         jobs.page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
