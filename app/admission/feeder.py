@@ -191,6 +191,7 @@ class Feeder:
             self._heard = False
             return
         self._heard = True
+        self._idle = self._idle and not self._lost
         for name in gone:
             executions[name].cancel()
         if self._lost:
