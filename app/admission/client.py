@@ -154,13 +154,10 @@ class AdmissionClient:
             key_id,
         )
         try:
-            here = image if isinstance(image, bytes) else None
-            self._accept(ticket, model, await self._sender.admit(arguments, ref, here))
+            self._accept(ticket, model, await self._sender.admit(arguments, ref, image))
         except BaseException as error:
             if new:
-                self._tickets.pop(request_id, None)
-                if not isinstance(error, AdmissionError):
-                    self._orphans.add(request_id)  # perhaps it was admitted, with nobody left to wait
+                self._withdraw(request_id, error)
             if isinstance(error, REDIS_ERRORS):
                 raise _unreachable(error) from error
             raise
@@ -168,14 +165,17 @@ class AdmissionClient:
 
     async def models(self, max_age_s: float = 0.0) -> list[WorkerModel]:
         """The models that live workers serve, by name, as of `max_age_s` ago at most. Raises Unavailable."""
-        now = time.monotonic()
-        if now > self._models_at + max_age_s:
+        if time.monotonic() > self._models_at + max_age_s:
             try:
-                self._models = registry.by_model(await registry.workers(self._redis, self._prefix))
+                await self._look_for_models()
             except REDIS_ERRORS as error:
                 raise _unreachable(error) from error
-            self._models_at = now
         return self._models
+
+    async def _look_for_models(self) -> None:
+        now = time.monotonic()
+        self._models = registry.by_model(await registry.workers(self._redis, self._prefix))
+        self._models_at = now
 
     async def known_models(self) -> set[str]:
         """Names that may be asked for: of live workers, and of those that left lately. Raises Unavailable."""
@@ -200,6 +200,11 @@ class AdmissionClient:
         except REDIS_ERRORS as error:
             return False, _unreachable(error).detail
         return (True, "") if live else (False, "no worker is running")
+
+    def _withdraw(self, request_id: str, error: BaseException) -> None:
+        self._tickets.pop(request_id, None)
+        if not isinstance(error, AdmissionError):
+            self._orphans.add(request_id)  # perhaps it was admitted, with nobody left to wait
 
     def _accept(self, ticket: Ticket, model: str, answer: list[Any]) -> None:
         kind = answer[0].decode()
@@ -244,6 +249,7 @@ class AdmissionClient:
                 standing = await self._scripts.run("watch", self._reply, read, *(t.id for t in waiting))
                 self._settle(waiting, standing)
                 await self._cancel_orphans()
+                await self._look_for_models()  # so that no request has to
                 self._heard = time.monotonic()
             except REDIS_ERRORS:
                 self._give_up(waiting)

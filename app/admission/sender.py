@@ -26,15 +26,17 @@ class Sender:
         self._known: dict[str, None] = {}
         self._refused = float("-inf")
 
-    async def admit(self, arguments: tuple[Argument, ...], ref: ImageRef, here: bytes | None) -> list[Any]:
+    async def admit(
+        self, arguments: tuple[Argument, ...], ref: ImageRef, image: bytes | ImageRef
+    ) -> list[Any]:
         """What the script `admit` returns.
 
         Args:
             arguments: of the script, up to the key of the bytes; the second is the request's id.
-            here: the bytes that `ref` names, unless they must be loaded.
+            image: the bytes that `ref` names, or again how to get them.
         """
-        if here is not None and self._seems_missing(ref.sha256):
-            answer = await self._admit(arguments, here)
+        if isinstance(image, bytes) and self._seems_missing(ref.sha256):
+            answer = await self._admit(arguments, image)
         else:
             answer = await self._admit(arguments)
             if answer[0] == b"need-image":
