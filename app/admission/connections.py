@@ -10,6 +10,8 @@ import asyncio
 from typing import Any
 
 from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from app.admission.wire import Wire
@@ -30,7 +32,8 @@ class Producer(Redis):
     limit_s = COMMAND_TIMEOUT_S
 
     def __init__(self, url: str) -> None:
-        super().__init__(connection_pool=ConnectionPool.from_url(url, protocol=2))
+        never_again = Retry(NoBackoff(), 0)
+        super().__init__(connection_pool=ConnectionPool.from_url(url, protocol=2, retry=never_again))
         self._url = url
         self._wires: list[Wire] = []
         self._opening: asyncio.Task[Wire] | None = None
