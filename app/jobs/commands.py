@@ -93,7 +93,8 @@ def submit(source: str, /, *, flags: JobFlags, endpoint: Endpoint = None) -> int
     with client_of(endpoint) as client:
         job = client.jobs.submit(source, flags.out, flags.point or flags.detect or (), **options)
     print(job.id)
-    print(f"Follow it with: pointbox jobs watch {job.id}", file=sys.stderr)
+    where = f" --endpoint {endpoint}" if endpoint else ""
+    print(f"Follow it with: pointbox jobs watch {job.id}{where}", file=sys.stderr)
     return 0
 
 

@@ -94,6 +94,9 @@ def client_of(endpoint: str | None) -> Iterator[pointbox.Client]:
             yield client
     except (*_AWAY, pointbox.InternalError) as error:
         raise ProblemError("unavailable", str(error)) from error
+    except pointbox.Unauthenticated as error:
+        detail = f"{error} Set POINTBOX_API_KEY to a key of the service."
+        raise ProblemError("unauthenticated", detail) from error
     except pointbox.PointboxError as error:
         raise ProblemError("invalid-request", str(error)) from error
     except ValueError as error:  # of the client's own settings

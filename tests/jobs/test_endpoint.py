@@ -49,9 +49,9 @@ def say(
 
 def test_a_job_through_the_command_line(say: Say) -> None:
     submit = ("jobs", "submit", "in", "--out", "out/cli", "--detect", "red circle", "star")
-    code, out, _ = say(*submit, "--shard-size", "1")
+    code, out, err = say(*submit, "--shard-size", "1")
     job = out.strip()
-    assert code == 0
+    assert (code, err) == (0, f"Follow it with: pointbox jobs watch {job}\n")
     code, out, _ = say("jobs", "watch", job)
     assert (code, out.startswith(f"Job {job}: completed, 3 of 3 images, 1 errors, ")) == (0, True)
     assert job in say("jobs", "list")[1]
@@ -64,6 +64,14 @@ def test_a_job_through_the_command_line(say: Say) -> None:
     assert json.loads(error)["key"] == "bad.png"
     for action in ("cancel", "resume"):  # it is over, and stays so
         assert f"Job {job}: completed" in say("jobs", action, job)[1]
+
+
+def test_a_job_of_another_service(say: Say, service: tuple[str, Path]) -> None:
+    where = ("--endpoint", service[0])
+    _, out, err = say("jobs", "submit", "in", "--out", "out", "--detect", "star", *where)
+    (follow,) = err.splitlines()
+    assert follow == f"Follow it with: pointbox jobs watch {out.strip()} --endpoint {service[0]}"
+    assert say(*follow.partition("pointbox ")[2].split())[0] == 0
 
 
 def test_a_job_that_failed(say: Say) -> None:
@@ -103,6 +111,13 @@ def test_what_a_service_refuses_for_now_is_exit_code_1(say: Say, slug: str, stat
         ended, out, err = say("jobs", "show", "x", "--endpoint", script.url)
     assert (ended, out, len(err.splitlines())) == (code, "", 1)
     assert err.startswith("pointbox: ")
+
+
+def test_a_key_that_is_needed_is_called_by_its_variable(say: Say) -> None:
+    with scripted() as script:
+        script.steps[:] = [problem("unauthenticated", 401)]
+        code, _, err = say("jobs", "list", "--endpoint", script.url)
+    assert (code, "POINTBOX_API_KEY" in err) == (2, True)
 
 
 def test_a_batch_that_a_service_answers(say: Say, service: tuple[str, Path], tmp_path: Path) -> None:
