@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
 import time
-import uuid
+from functools import partial
 from typing import Any, cast
 
 import structlog
 from litestar import Request
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+
+from app.logs import EXCHANGE
 
 HEADER = b"x-request-id"
 _ACCEPTABLE = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
@@ -22,6 +26,11 @@ log = structlog.get_logger("pointbox.http")
 def request_id_of(request: Request[Any, Any, Any]) -> str:
     """The id of this exchange: the caller's `X-Request-Id` where it is usable, else one made up here."""
     return cast(str, request.scope["state"]["request_id"])
+
+
+def new_id() -> str:
+    """An id that nobody can guess, for one request."""
+    return os.urandom(16).hex()
 
 
 def add_answer_header(request: Request[Any, Any, Any], name: str, value: str) -> None:
@@ -43,7 +52,7 @@ class Correlation:
 
     async def _exchange(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         sent = dict(scope["headers"]).get(HEADER, b"")
-        request_id = sent.decode() if _ACCEPTABLE.fullmatch(sent) else uuid.uuid4().hex
+        request_id = sent.decode() if _ACCEPTABLE.fullmatch(sent) else new_id()
         added: list[tuple[bytes, bytes]] = [(HEADER, request_id.encode())]
         scope.setdefault("state", {}).update(request_id=request_id, answer_headers=added)
         started, status = time.perf_counter(), 499
@@ -55,11 +64,15 @@ class Correlation:
                 message["headers"] = [*message.get("headers", ()), *added]
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
-            try:
-                await self._app(scope, receive, send_with_id)
-            finally:
-                write = log.debug if scope["path"] in _PROBES else log.info
-                elapsed_ms = round((time.perf_counter() - started) * 1000, 1)
-                method, path = scope["method"], scope["path"][:200]
-                write("request", method=method, path=path, status=status, ms=elapsed_ms)
+        token = EXCHANGE.set({"request_id": request_id})
+        try:
+            await self._app(scope, receive, send_with_id)
+        finally:
+            write = log.debug if scope["path"] in _PROBES else log.info
+            elapsed_ms = round((time.perf_counter() - started) * 1000, 1)
+            method, path = scope["method"], scope["path"][:200]
+            line = partial(write, "request", method=method, path=path, status=status, ms=elapsed_ms)
+            asyncio.get_running_loop().call_soon(
+                line
+            )  # the answer leaves at the end of this round of the loop
+            EXCHANGE.reset(token)

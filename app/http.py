@@ -6,12 +6,12 @@ What is not HTTP, has a head without end or never comes does not reach the appli
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Callable
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from app.correlation import new_id
 from app.problems import MEDIA_TYPE, ProblemError
 
 HEAD_BYTES = 65_536
@@ -92,7 +92,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _refuse(self, status: int) -> None:
         self._stop_timer()
         reason, detail = _REASONS[status]
-        request_id = uuid.uuid4().hex
+        request_id = new_id()
         problem = ProblemError("invalid-request", detail, status=status)
         content = msgspec.json.encode(problem.document(request_id))
         head = (

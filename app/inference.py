@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
-import structlog
 from litestar import Request
 
 from app.access.caller import Caller
 from app.admission.client import AdmissionClient, Ticket
 from app.admission.errors import AdmissionError, UnknownModel
 from app.admission.messages import Completed, Failure, Priority, SpatialParams, WorkerModel
+from app.correlation import new_id
 from app.images.picture import Picture
+from app.logs import EXCHANGE
 from app.problems import ProblemError
 from app.settings import Settings
 from app.spatial.schemas import Task
@@ -62,7 +62,7 @@ class Inference:
         try:
             ticket = await self._client.submit(
                 # The caller may choose its request's id, and choose it twice: the queue needs one of our own.
-                request_id=uuid.uuid4().hex,
+                request_id=new_id(),
                 model=name,
                 task=task,
                 params=params,
@@ -79,7 +79,7 @@ class Inference:
                 raise ProblemError("unavailable", "No worker is running.", retry_after_s=5) from None
             detail = await self._unknown(model)
             raise ProblemError(error.problem, detail, field="model") from None
-        structlog.contextvars.bind_contextvars(ticket=ticket.id)
+        EXCHANGE.get({})["ticket"] = ticket.id
         return ticket
 
     async def result(
@@ -94,18 +94,18 @@ class Inference:
         Raises:
             ProblemError: the request failed. ClientGone: its caller hung up.
         """
-        result = asyncio.ensure_future(ticket.result())
+        ending = ticket.ending()
         gone = asyncio.ensure_future(disconnected())
+        gone.add_done_callback(lambda _: ending.cancel())  # an answer that is there already stays
         try:
-            await asyncio.wait({result, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not result.done():
-                raise ClientGone
-            outcome = result.result()
+            outcome = await ending
+        except asyncio.CancelledError:
+            await cancel(ticket)
+            if gone.done():
+                raise ClientGone from None
+            raise
         finally:
             gone.cancel()
-            if not result.done():
-                result.cancel()
-                await cancel(ticket)
         if isinstance(outcome, Failure):
             raise problem_of(outcome, names)
         return outcome

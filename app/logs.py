@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextvars import ContextVar
 
 import structlog
 from structlog.typing import EventDict, Processor
+
+EXCHANGE: ContextVar[dict[str, str]] = ContextVar("exchange")
+"""What all lines about one HTTP exchange say: its request id, and the ticket once it has one."""
 
 
 def configure(level: str, process: str) -> None:
@@ -22,7 +26,7 @@ def configure(level: str, process: str) -> None:
         return event
 
     shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
+        _of_exchange,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -50,3 +54,8 @@ def configure(level: str, process: str) -> None:
     root.setLevel(level.upper())
     for chatty in ("aiosqlite", "alembic"):  # they tell of every query, with its values, and of every start
         logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def _of_exchange(_logger: object, _method: str, event: EventDict) -> EventDict:
+    event.update(EXCHANGE.get({}))
+    return event

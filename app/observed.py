@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import Span, SpanKind
 from opentelemetry.trace.status import StatusCode
 from prometheus_client import CollectorRegistry, Gauge, Histogram, ProcessCollector
 
-from app.tracing import TRACER, continued
+from app.tracing import continued, span
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Seconds: from an answer out of the cache to the usual deadline."""
@@ -57,22 +58,32 @@ class Observed:
                 status = message["status"]
             await send(message)
 
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        method = scope["method"]
-        with (
-            TRACER.start_as_current_span(method, continued(headers), SpanKind.SERVER) as span,
-            self._figures.open.track_inprogress(),
-        ):
+        sent = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self._figures.open.inc()
+        with span(scope["method"], continued(sent), SpanKind.SERVER) as around:
             try:
                 await self._app(scope, receive, send_seen)
             finally:
-                route = scope.get("path_template") or "(none)"
-                elapsed_s = time.perf_counter() - started
-                self._figures.seconds.labels(method, route, status).observe(elapsed_s)
-                span.update_name(f"{method} {route}")
-                span.set_attribute("http.request.method", method)
-                span.set_attribute("http.route", route)
-                span.set_attribute("http.response.status_code", status)
-                span.set_attribute("pointbox.request_id", scope["state"]["request_id"])
-                if status >= 500:
-                    span.set_status(StatusCode.ERROR)
+                # later, since the answer leaves at the end of this round of the loop
+                seconds = time.perf_counter() - started
+                asyncio.get_running_loop().call_soon(self._count, scope, status, seconds)
+                if around.is_recording():
+                    _describe(around, scope, status)
+
+    def _count(self, scope: HTTPScope, status: int, seconds: float) -> None:
+        self._figures.open.dec()
+        self._figures.seconds.labels(scope["method"], _route(scope), status).observe(seconds)
+
+
+def _describe(around: Span, scope: HTTPScope, status: int) -> None:
+    around.update_name(f"{scope['method']} {_route(scope)}")
+    around.set_attribute("http.request.method", scope["method"])
+    around.set_attribute("http.route", _route(scope))
+    around.set_attribute("http.response.status_code", status)
+    around.set_attribute("pointbox.request_id", scope["state"]["request_id"])
+    if status >= 500:
+        around.set_status(StatusCode.ERROR)
+
+
+def _route(scope: HTTPScope) -> str:
+    return scope.get("path_template") or "(none)"

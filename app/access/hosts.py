@@ -30,6 +30,8 @@ class KnownHosts:
         self._allowed = {name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip()}
         self._origins = settings.allowed_origins
         self._names = self._allowed | {"localhost", settings.host.lower()}
+        self._known: str | None = None
+        """The last `Host` that was; nearly always it is the next one, too."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == ScopeType.HTTP and (problem := self._problem(scope)):
@@ -41,14 +43,20 @@ class KnownHosts:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1").lower()
         origin = headers.get(b"origin")
-        if not self._is_known(_name_of(host)):
+        if not self._is_known(host):
             return ProblemError("forbidden", "This server has another name; see POINTBOX_ALLOWED_HOSTS.")
         if origin is not None and not self._is_ours(origin.decode("latin-1").lower(), host):
             return ProblemError("forbidden", "Pages of other sites may not use this server.")
         return None
 
-    def _is_known(self, name: str | None) -> bool:
-        return name is not None and (name in self._names or _is_address(name))
+    def _is_known(self, host: str) -> bool:
+        if host == self._known:
+            return True
+        name = _name_of(host)
+        known = name is not None and (name in self._names or _is_address(name))
+        if known:
+            self._known = host
+        return known
 
     def _is_ours(self, origin: str, host: str) -> bool:
         """Of this server's own pages, or let in; other ports of a machine are other sites."""

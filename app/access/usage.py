@@ -41,13 +41,20 @@ class DayOfUse:
 
 
 async def record_usage(redis: Redis, namespace: str, database: Database) -> None:
-    """Writes now and then, until cancelled; through any absence of either."""
-    while True:
-        try:
-            await write_usage(redis, namespace, database)
-        except (*REDIS_ERRORS, *DATABASE_ERRORS) as error:
-            log.warning("usage is not written", error=fault_of(error))
-        await asyncio.sleep(RECORD_S)
+    """Writes now and then, until cancelled, and then once more; through any absence of either."""
+    try:
+        while True:
+            await _try_to_write(redis, namespace, database)
+            await asyncio.sleep(RECORD_S)
+    finally:  # an embedded Redis ends with the service, and what is not written by then is lost
+        await _try_to_write(redis, namespace, database)
+
+
+async def _try_to_write(redis: Redis, namespace: str, database: Database) -> None:
+    try:
+        await write_usage(redis, namespace, database)
+    except (*REDIS_ERRORS, *DATABASE_ERRORS) as error:
+        log.warning("usage is not written", error=fault_of(error))
 
 
 async def write_usage(redis: Redis, namespace: str, database: Database) -> None:

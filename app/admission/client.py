@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from app.admission import registry
 from app.admission.connections import REDIS_ERRORS, consumer, producer
@@ -29,7 +27,7 @@ from app.admission.messages import (
 )
 from app.admission.replies import ReplyReader
 from app.admission.scripts import Scripts
-from app.admission.sent import SentImages
+from app.admission.sender import Sender
 from app.admission.tickets import Ticket
 from app.settings import Settings
 
@@ -90,7 +88,7 @@ class AdmissionClient:
         self._orphans: set[str] = set()
         """Ids whose caller has gone without Redis knowing."""
         self._tasks: list[asyncio.Task[None]] = []
-        self._sent = SentImages()
+        self._sender = Sender(self._scripts)
         self._models: list[WorkerModel] = []
         self._models_at = float("-inf")
 
@@ -156,13 +154,10 @@ class AdmissionClient:
             key_id,
         )
         try:
-            here = image if isinstance(image, bytes) else None
-            self._accept(ticket, model, await self._admit_with(arguments, ref, here))
+            self._accept(ticket, model, await self._sender.admit(arguments, ref, image))
         except BaseException as error:
             if new:
-                self._tickets.pop(request_id, None)
-                if not isinstance(error, AdmissionError):
-                    self._orphans.add(request_id)  # perhaps it was admitted, with nobody left to wait
+                self._withdraw(request_id, error)
             if isinstance(error, REDIS_ERRORS):
                 raise _unreachable(error) from error
             raise
@@ -170,14 +165,17 @@ class AdmissionClient:
 
     async def models(self, max_age_s: float = 0.0) -> list[WorkerModel]:
         """The models that live workers serve, by name, as of `max_age_s` ago at most. Raises Unavailable."""
-        now = time.monotonic()
-        if now > self._models_at + max_age_s:
+        if time.monotonic() > self._models_at + max_age_s:
             try:
-                self._models = registry.by_model(await registry.workers(self._redis, self._prefix))
+                await self._look_for_models()
             except REDIS_ERRORS as error:
                 raise _unreachable(error) from error
-            self._models_at = now
         return self._models
+
+    async def _look_for_models(self) -> None:
+        now = time.monotonic()
+        self._models = registry.by_model(await registry.workers(self._redis, self._prefix))
+        self._models_at = now
 
     async def known_models(self) -> set[str]:
         """Names that may be asked for: of live workers, and of those that left lately. Raises Unavailable."""
@@ -203,24 +201,10 @@ class AdmissionClient:
             return False, _unreachable(error).detail
         return (True, "") if live else (False, "no worker is running")
 
-    async def _admit_with(self, arguments: tuple[Any, ...], ref: ImageRef, here: bytes | None) -> list[Any]:
-        """Sends the bytes where Redis seems to lack them, or says that it does."""
-        if here is not None and self._sent.seems_missing(ref.sha256):
-            answer = await self._admit((*arguments, here))
-        else:
-            answer = await self._admit(arguments)
-            if answer[0] == b"need-image":
-                answer = await self._admit((*arguments, await ref.load()))
-        self._sent.note(ref.sha256, admitted=answer[0] == b"admitted")
-        return answer
-
-    async def _admit(self, arguments: tuple[Any, ...]) -> list[Any]:
-        """Repeated once when the reply gets lost: the script enqueues an id once."""
-        try:
-            answer: list[Any] = await self._scripts.run("admit", *arguments)
-        except (RedisConnectionError, RedisTimeoutError, OSError):
-            answer = await self._scripts.run("admit", *arguments)
-        return answer
+    def _withdraw(self, request_id: str, error: BaseException) -> None:
+        self._tickets.pop(request_id, None)
+        if not isinstance(error, AdmissionError):
+            self._orphans.add(request_id)  # perhaps it was admitted, with nobody left to wait
 
     def _accept(self, ticket: Ticket, model: str, answer: list[Any]) -> None:
         kind = answer[0].decode()
@@ -229,6 +213,8 @@ class AdmissionClient:
             raise refusal("Too much is waiting; try again later.", retry_after_s=float(answer[1]))
         if kind == "unknown-model":
             raise UnknownModel(f"No worker serves the model {model!r}.")
+        if kind == "need-image":
+            raise Unavailable("The queue has no room for the image.", retry_after_s=1.0)
         if kind == "no-worker":
             raise Unavailable("No worker is running.", retry_after_s=5.0)
         ticket.admitted = True
@@ -263,6 +249,7 @@ class AdmissionClient:
                 standing = await self._scripts.run("watch", self._reply, read, *(t.id for t in waiting))
                 self._settle(waiting, standing)
                 await self._cancel_orphans()
+                await self._look_for_models()  # so that no request has to
                 self._heard = time.monotonic()
             except REDIS_ERRORS:
                 self._give_up(waiting)

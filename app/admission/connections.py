@@ -10,53 +10,87 @@ import asyncio
 from typing import Any
 
 from redis.asyncio import ConnectionPool, Redis
-from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
-CONNECT_TIMEOUT_S = 2.0
+from app.admission.wire import Wire
+
 COMMAND_TIMEOUT_S = 5.0
 BLOCK_S = 1.0
 """How long a consumer blocks in one read."""
-CONNECTIONS = 16
-"""A client has so many at most; further commands wait for one."""
+CONNECTIONS = 8
+"""A client has so many at most; further commands queue up behind others."""
 
 REDIS_ERRORS = (RedisError, OSError)
 """What a command raises when Redis is away."""
 
 
 class Producer(Redis):
-    """For commands that answer at once.
-
-    It holds on to its connections: taking one from the pool and giving it back, with their events and
-    measurements, costs more than a command, the more so when the engine has just emptied the caches.
-
-    The time limit is kept here and not by `socket_timeout`, for which redis-py uses asyncio.wait_for: in
-    Python 3.11 that loses a cancellation which comes at the wrong moment, and with it any task's end.
-    """
+    """For commands that answer at once. Pipelines still go through redis-py's own connections."""
 
     limit_s = COMMAND_TIMEOUT_S
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._room = asyncio.Semaphore(CONNECTIONS)
-        self._idle: list[AbstractConnection] = []
+    def __init__(self, url: str) -> None:
+        never_again = Retry(NoBackoff(), 0)
+        super().__init__(connection_pool=ConnectionPool.from_url(url, protocol=2, retry=never_again))
+        self._url = url
+        self._wires: list[Wire] = []
+        self._opening: asyncio.Task[Wire] | None = None
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Raises redis.exceptions.TimeoutError after `limit_s`; the connection is then dropped."""
+        wire = self._free() or await self._wire()
+        command, *rest = args
+        answer = await wire.send((*command.split(), *rest), self.limit_s)
+        options.pop("keys", None)
+        parse = self.response_callbacks.get(command)
+        return parse(answer, **options) if parse else answer
+
+    async def execute_both(self, first: tuple[Any, ...], second: tuple[Any, ...]) -> Any:
+        """Sends two commands in one go, and returns the answer to the second as Redis gave it."""
+        wire = self._free() or await self._wire()
+        before, answer = (wire.send(command, self.limit_s) for command in (first, second))
         try:
-            async with asyncio.timeout(self.limit_s), self._room:
-                connection = self._idle.pop() if self._idle else await self.connection_pool.get_connection()
-                try:
-                    await self.connection_pool.ensure_connection(connection)
-                    await connection.send_command(*args)
-                    return await self.parse_response(connection, args[0], **options)
-                finally:
-                    self._idle.append(connection)
-        except TimeoutError as error:
-            raise RedisTimeoutError(f"no answer within {self.limit_s:g} s") from error
+            return await answer
+        finally:
+            if before.done():
+                before.result()  # when it failed, the second does not count
+            else:
+                before.cancel()
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        """Ends its connections; commands that wait for an answer fail."""
+        if self._opening is not None:
+            self._opening.cancel()
+        for wire in self._wires:
+            wire.drop()
+        await super().aclose(close_connection_pool)
+        await self.connection_pool.aclose()
+
+    def _free(self) -> Wire | None:
+        for wire in self._wires:
+            if not (wire.load or wire.closed):
+                return wire
+        return None
+
+    async def _wire(self) -> Wire:
+        """A new one; where there may be no more, or one is on its way, the one with the least before us."""
+        self._wires = [wire for wire in self._wires if not wire.closed]
+        if self._wires and (self._opening or len(self._wires) == CONNECTIONS):
+            return min(self._wires, key=lambda wire: wire.load)
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(self._opening)  # for all who wait for it, whoever of them goes away
+
+    async def _open(self) -> Wire:
+        try:
+            wire = await Wire.open(self._url)
+        finally:
+            self._opening = None
+        self._wires.append(wire)
+        return wire
 
 
 class Consumer(Producer):
@@ -65,21 +99,11 @@ class Consumer(Producer):
     limit_s = BLOCK_S + COMMAND_TIMEOUT_S
 
 
-def producer(url: str) -> Redis:
+def producer(url: str) -> Producer:
     """A client for commands that answer at once."""
-    return Producer.from_pool(_pool(url))
+    return Producer(url)
 
 
-def consumer(url: str) -> Redis:
+def consumer(url: str) -> Consumer:
     """A client for one reader that blocks."""
-    return Consumer.from_pool(_pool(url))
-
-
-def _pool(url: str) -> ConnectionPool:
-    return ConnectionPool.from_url(
-        url,
-        retry=Retry(NoBackoff(), 0),
-        socket_timeout=None,
-        socket_connect_timeout=CONNECT_TIMEOUT_S,
-        protocol=2,
-    )
+    return Consumer(url)

@@ -7,6 +7,7 @@ cancellations and new work, `_guard` notices a hanging engine. The engine has a 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import socket
@@ -26,7 +27,7 @@ from app.admission.messages import EngineCounts, WorkerInfo
 from app.admission.registry import BEAT_S
 from app.admission.room import Room
 from app.admission.watchdog import Watchdog
-from app.admission.worker_queue import Delivery, WorkerQueue
+from app.admission.worker_queue import Delivery, WorkerQueue, handed_over
 from app.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -69,6 +70,8 @@ class Feeder:
         """Redis answered the last beat."""
         self._more = True
         """Requests may be waiting in Redis."""
+        self._idle = False
+        """Redis hands us the next request, as far as we know."""
         self._stirred = asyncio.Event()
         self._interactive_at = float("-inf")
         """When the last interactive request ended."""
@@ -132,7 +135,7 @@ class Feeder:
         rows, batch_rows = self._room.left(self._deliveries(), pages, lately)
         if self._alone or not (rows or batch_rows):
             return False
-        if not self._more:
+        if self._idle and not self._more:
             return False
         self._more = False  # before the command: what wakes us while it runs may be too late for it
         held = Counter[str]()
@@ -143,6 +146,7 @@ class Feeder:
         for delivery in deliveries:
             self._start(delivery)
         self._more = self._more or more
+        self._idle = not (deliveries or more)
         return bool(deliveries)
 
     async def _take_lost(self) -> bool:
@@ -187,6 +191,7 @@ class Feeder:
             self._heard = False
             return
         self._heard = True
+        self._idle = self._idle and not self._lost
         for name in gone:
             executions[name].cancel()
         if self._lost:
@@ -242,8 +247,14 @@ class Feeder:
                     self._more = True
                     continue
                 for _, fields in entries:
-                    self._cancel(fields[b"id"].decode(), int(fields[b"attempt"]))
+                    delivery = handed_over(fields)
+                    if delivery is None:
+                        self._cancel(fields[b"id"].decode(), int(fields[b"attempt"]))
+                    else:
+                        self._idle = False
+                        self._start(delivery)
             self._stirred.set()
+            await asyncio.sleep(0)  # what was started asks for its image before we listen again
 
     def _cancel(self, name: str, attempt: int) -> None:
         running = self._running.get((name, attempt))
@@ -255,14 +266,17 @@ class Feeder:
         self._stirred.set()
 
     async def _drain(self) -> None:
-        tasks = [task for _, task in self._running.values()]
-        if tasks and self._broken is None:
-            log.info("draining", requests=len(tasks))
-            await asyncio.wait(tasks, timeout=self._settings.drain_s)
+        until = time.monotonic() + self._settings.drain_s
+        with contextlib.suppress(*REDIS_ERRORS):  # then it is given back in the end, if Redis is there
+            await self._queue.refuse()
+        if self._running:
+            log.info("draining", requests=len(self._running))
+        while self._running and self._broken is None and (left := until - time.monotonic()) > 0:
+            await asyncio.wait([task for _, task in self._running.values()], timeout=left)
 
     async def _leave(self) -> None:
         try:
-            await self._queue.leave(list(self._running))
+            await self._queue.leave()
         except REDIS_ERRORS as error:
             log.warning("left without goodbye", error=str(error))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
-from redis.asyncio import Redis
 from redis.commands.core import AsyncScript
+from redis.exceptions import NoScriptError
+
+from app.admission.connections import Producer
 
 _FOLDER = files("app.admission").joinpath("lua")
 _NAMES = (
@@ -29,7 +31,8 @@ Argument = str | bytes | int | float
 class Scripts:
     """Every script bound to one client and one namespace. A restarted Redis gets them again by itself."""
 
-    def __init__(self, redis: Redis, namespace: str) -> None:
+    def __init__(self, redis: Producer, namespace: str) -> None:
+        self._redis = redis
         self.prefix = prefix(namespace)
         common = _read("common")
         self._scripts: dict[str, AsyncScript] = {
@@ -39,6 +42,14 @@ class Scripts:
     async def run(self, name: str, *arguments: Argument) -> Any:
         """What the script returns, strings as bytes. Raises RedisError or OSError when Redis is away."""
         return await self._scripts[name](keys=[self.prefix], args=list(arguments))
+
+    async def run_after(self, command: tuple[Argument, ...], name: str, *arguments: Argument) -> Any:
+        """As `run`, with a command right before it on the same way."""
+        sha = self._scripts[name].sha
+        try:
+            return await self._redis.execute_both(command, ("EVALSHA", sha, 1, self.prefix, *arguments))
+        except NoScriptError:
+            return await self.run(name, *arguments)
 
 
 def prefix(namespace: str) -> str:

@@ -9,16 +9,16 @@ from opentelemetry.trace.status import StatusCode
 
 from app.admission.messages import Completed, Terminal
 from app.admission.worker_queue import Delivery
-from app.tracing import TRACER, continued
+from app.tracing import continued, span
 
 
 def answering(delivery: Delivery) -> AbstractContextManager[Span]:
     """The work on one delivery; a second delivery is a second span of the same trace."""
-    return TRACER.start_as_current_span(
+    return span(
         "answer",
         continued({"traceparent": delivery.traceparent}),
         SpanKind.CONSUMER,
-        {
+        attributes={
             "pointbox.ticket": delivery.id,
             "pointbox.attempt": delivery.attempt,
             "pointbox.task": delivery.task,
@@ -31,15 +31,17 @@ def answering(delivery: Delivery) -> AbstractContextManager[Span]:
 
 def part(name: str) -> AbstractContextManager[Span]:
     """A stretch of that work."""
-    return TRACER.start_as_current_span(name, record_exception=False, set_status_on_exception=False)
+    return span(name, record_exception=False, set_status_on_exception=False)
 
 
-def concluded(span: Span, answer: Terminal) -> None:
+def concluded(around: Span, answer: Terminal) -> None:
     """Tells the span how the request ended."""
+    if not around.is_recording():
+        return
     if isinstance(answer, Completed):
         metrics = answer.metrics
         for name in ("prefill_ms", "decode_ms", "ttft_ms", "input_tokens", "output_tokens", "cached_tokens"):
-            span.set_attribute(f"pointbox.{name}", getattr(metrics, name))
+            around.set_attribute(f"pointbox.{name}", getattr(metrics, name))
     else:
-        span.set_attribute("pointbox.problem", answer.problem)
-        span.set_status(StatusCode.ERROR)
+        around.set_attribute("pointbox.problem", answer.problem)
+        around.set_status(StatusCode.ERROR)

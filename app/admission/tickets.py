@@ -27,7 +27,8 @@ class Ticket:
         self._cancel = cancel
         self._events: list[Event] = []
         self._terminal: Terminal | None = None
-        self._changed = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._ending: list[asyncio.Future[Terminal]] = []
         self._attempt = 0
         self._next_seq = 0
         self._told = Counter[int]()
@@ -44,20 +45,26 @@ class Ticket:
         """Objects as they are found; ends after Completed or Failure."""
         position = 0
         while True:
-            changed = self._changed
             while position < len(self._events):
                 event = self._events[position]
                 position += 1
                 yield event
             if self._terminal is not None and position == len(self._events):
                 return
-            await changed.wait()
+            await self._change()
 
     async def result(self) -> Terminal:
         """Waits for the final answer; finite, since every request has a deadline."""
-        while self._terminal is None:
-            await self._changed.wait()
-        return self._terminal
+        return await self.ending()
+
+    def ending(self) -> asyncio.Future[Terminal]:
+        """Gets the final answer; one of its own for each caller, who may cancel it."""
+        ending: asyncio.Future[Terminal] = asyncio.get_running_loop().create_future()
+        if self._terminal is None:
+            self._ending.append(ending)
+        else:
+            ending.set_result(self._terminal)
+        return ending
 
     async def cancel(self) -> None:
         """Stops the work, unless the final answer came first. Never raises; a second call does nothing."""
@@ -88,6 +95,9 @@ class Ticket:
         if isinstance(terminal, Completed):
             self._deliver_missing(terminal)
         self._terminal = terminal
+        for ending in self._ending:
+            if not ending.done():
+                ending.set_result(terminal)
         self._append(terminal)
 
     def _deliver_missing(self, completed: Completed) -> None:
@@ -110,5 +120,12 @@ class Ticket:
 
     def _append(self, event: Event) -> None:
         self._events.append(event)
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting.clear()
+
+    async def _change(self) -> None:
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        await waiting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from redis.asyncio import Redis
 
@@ -25,6 +25,7 @@ from app.admission.registry import LEASE_S
 from app.admission.scripts import Scripts
 
 LEASE_MS = round(LEASE_S * 1000)
+_TEXTS = (b"tenant", b"task", b"priority", b"events", b"params", b"image", b"traceparent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,9 @@ class WorkerQueue:
     ) -> tuple[list[Delivery], bool]:
         """Requests that cost about so many phrases, the last one may go beyond; and whether more are waiting.
 
+        When none are, the next one that there is room for is handed over as it is admitted, once: it comes in
+        `inbox`, and `handed_over` reads it. `refuse` ends that.
+
         Args:
             rows: for interactive requests.
             batch_rows: for batch requests, which are given only when no interactive one is.
@@ -112,14 +116,29 @@ class WorkerQueue:
         outcome = _outcome(answer)
         return bool(await self._scripts.run("finish", self._worker, *delivery.key, encode(answer), outcome))
 
-    async def leave(self, held: Iterable[tuple[str, int]]) -> None:
+    async def refuse(self) -> None:
+        """From now on nothing is handed over that was not asked for."""
+        for priority in get_args(Priority):
+            idle = f"{self._scripts.prefix}idle:{ENTRY_VERSION}:{self._model}:{priority}"
+            await self._redis.zrem(idle, self._worker)
+
+    async def leave(self) -> None:
         """Says goodbye and gives back what is not finished."""
-        await self._scripts.run("leave", self._worker, *_flat(held))
+        await self._scripts.run("leave", self._worker, self._model, ENTRY_VERSION)
 
 
 async def report_gone(redis: Redis, namespace: str, worker: str) -> None:
     """For a supervisor that saw `worker` die: its requests are redelivered without waiting for the lease."""
     await Scripts(redis, namespace).run("gone", worker)
+
+
+def handed_over(fields: Mapping[bytes, bytes]) -> Delivery | None:
+    """The request of an entry of the inbox; None when the entry tells of a cancellation."""
+    if b"params" not in fields:
+        return None
+    numbers = [int(fields[name]) for name in (b"attempt", b"admitted_ms", b"deadline_ms")]
+    texts = [fields[name] for name in _TEXTS]
+    return _delivery([fields[b"id"], *numbers, *texts], numbers[1], time.monotonic())
 
 
 def _outcome(answer: Completed | Failure) -> str:

@@ -35,11 +35,13 @@ def build_answer(
     units: Units,
     image_id: str | None = None,
     own_id: str | None = None,
+    intake_ms: float = 0.0,
 ) -> DetectAnswer | PointAnswer:
     """The whole answer, its coordinates clamped to the image and never inverted.
 
     Args:
         own_id: the caller's name for its request.
+        intake_ms: what the image took before its request was queued.
     """
     size = (completed.width, completed.height)
     found = [build_object(task, event, phrases, units, size) for event in completed.objects]
@@ -57,7 +59,7 @@ def build_answer(
         "phrases": infos,
         "finish_reason": worst,
         "truncated": any(info.truncated for info in infos),
-        "metrics": _metrics(completed),
+        "metrics": _metrics(completed, intake_ms),
     }
     if task == "detect":
         return DetectAnswer(objects=found, **common)  # type: ignore[arg-type]
@@ -84,6 +86,8 @@ def build_object(
     return Box(x_min=x_min, y_min=y_min, x_max=x_max, y_max=y_max, **about)  # type: ignore[arg-type]
 
 
-def _metrics(completed: Completed) -> Metrics:
+def _metrics(completed: Completed, intake_ms: float) -> Metrics:
     values = msgspec.structs.asdict(completed.metrics)
+    for name in ("intake_ms", "ttft_ms", "total_ms"):
+        values[name] += intake_ms
     return Metrics(**{name: round(value, 3) for name, value in values.items()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, ClassVar
@@ -86,7 +87,9 @@ async def _submit(
 ) -> Running:
     images: ImageService = state.images
     inference: Inference = state.inference
+    began = time.perf_counter()
     picture = await images.picture(asked.source, caller.tenant, asked.remaining_s)
+    intake_ms = 1e3 * (time.perf_counter() - began)
     ticket = await inference.submit(
         task,
         asked.params(picture),
@@ -97,7 +100,7 @@ async def _submit(
         priority=asked.priority,
         events=asked.stream,
     )
-    return Running(ticket, task, asked, picture, request_id)
+    return Running(ticket, task, asked, picture, intake_ms, request_id)
 
 
 async def _events(running: Running, keep: Keep, stack: AsyncExitStack) -> AsyncGenerator[bytes, None]:

@@ -31,6 +31,8 @@ class Running:
     task: Task
     request: SpatialRequest
     picture: Picture
+    intake_ms: float
+    """What it took here to get the picture and to look at its header."""
     request_id: str
 
     def answer(self, completed: Completed) -> Answer:
@@ -42,6 +44,7 @@ class Running:
             phrases=self.request.phrases,
             units=self.request.units,
             image_id=self.picture.id,
+            intake_ms=self.intake_ms,
             own_id=self.request.id,
         )
 

@@ -27,7 +27,10 @@ async def worker(start_work: Callable[..., Awaitable[Work]]) -> Work:
 
 
 @pytest.fixture
-async def api(settings: Settings, tmp_path: Path, worker: Work) -> AsyncIterator[Api]:
+async def api(
+    settings: Settings, tmp_path: Path, worker: Work, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Api]:
+    monkeypatch.setattr("app.access.usage.RECORD_S", 0.5)
     with_keys = replace(settings, auth="on", data_dir=str(tmp_path), bootstrap_key="the-first-key-of-all")
     async with serving(with_keys) as running:
         yield running

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.admission.fakes import until
 from tests.admission.services import fake, http, picture, service
 
 PHRASE = "an unmistakable phrase"
@@ -71,7 +71,11 @@ async def test_a_revoked_key_ends_while_the_service_runs(tmp_path: Path) -> None
             asked = "/v1/detect?object=x"
             assert (await client.post(asked, content=picture(), headers=headers)).status_code == 200
             pointbox(tmp_path, "keys", "revoke", key[:11])
-            await asyncio.sleep(5)
+
+            async def is_refused() -> bool:
+                return (await client.get("/v1/models", headers=headers)).status_code == 401
+
+            await until(is_refused)
             assert (await client.post(asked, content=picture(), headers=headers)).status_code == 401
         running.process.terminate()
         assert await running.exit_status() == 0

@@ -26,6 +26,7 @@ from app.admission.embedded import Embedded
 from app.admission.execution import EngineDied
 from app.admission.feeder import Feeder
 from app.admission.messages import SpatialParams
+from app.admission.worker_queue import Delivery, WorkerQueue, handed_over
 from app.problems import ProblemError
 from app.settings import Settings
 from engine.errors import EngineError
@@ -198,6 +199,19 @@ class Work:
         await asyncio.wait_for(self.task, PATIENCE_S)
 
 
+class Inbox:
+    """What Redis sends to one worker without being asked, read by hand."""
+
+    def __init__(self, redis: Redis, queue: WorkerQueue) -> None:
+        self.redis, self.queue, self.last = redis, queue, "0-0"
+
+    async def read(self) -> list[Delivery]:
+        """The requests that were handed over since; cancellations are passed over."""
+        entries: Any = await self.redis.xrange(self.queue.inbox, f"({self.last}")
+        self.last = entries[-1][0].decode() if entries else self.last
+        return [delivery for _, fields in entries if (delivery := handed_over(fields))]
+
+
 async def ask(client: AdmissionClient, *phrases: str, **changes: Any) -> Ticket:
     """Submits a request with sensible values."""
     values = {
@@ -241,7 +255,7 @@ async def leftovers(redis: Redis, settings: Settings) -> set[str]:
     """Keys that exist because of requests, by kind; results and counts may stay."""
     keys = await redis.keys(f"pb1:{{{settings.namespace}}}:*")
     kinds = {key.decode().split("}:")[1].split(":")[0] for key in keys}
-    return kinds & {"q", "ring", "turn", "req", "image", "refs", "deadlines"}
+    return kinds & {"q", "ring", "turn", "req", "image", "staged", "refs", "deadlines"}
 
 
 async def announce(redis: Redis, settings: Settings) -> None:

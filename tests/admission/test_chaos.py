@@ -9,7 +9,7 @@ import pytest
 
 from app.admission.messages import Completed, Failure, Metrics, ObjectEvent, WorkerInfo
 from app.admission.worker_queue import WorkerQueue, report_gone
-from tests.admission.fakes import answer, ask, leftovers, until
+from tests.admission.fakes import Inbox, answer, ask, leftovers, until
 
 WORKERS = ("w0", "w1", "w2")
 TENANTS = ("a", "b", "c")
@@ -23,6 +23,7 @@ class Chaos:
         self.client, self.redis, self.settings = client, redis, settings
         self.tickets, self.held, self.dead, self.wins = [], {}, [], {}
         self.queues = {w: WorkerQueue(redis, settings.namespace, w, "tiny") for w in WORKERS}
+        self.inboxes = {w: Inbox(redis, queue) for w, queue in self.queues.items()}
         self.born = 0
 
     async def beat(self, worker):
@@ -44,6 +45,10 @@ class Chaos:
         tenants = Counter(delivery.tenant for delivery in self.held[worker])
         taken, _ = await self.queues[worker].take(rows, batch_rows, flood, flood_rows, tenants)
         self.held[worker] += taken
+
+    async def hear(self, worker):
+        """Of requests that were handed over."""
+        self.held[worker] += await self.inboxes[worker].read()
 
     async def reclaim(self, worker):
         delivery = await self.queues[worker].reclaim()
@@ -78,13 +83,15 @@ class Chaos:
         self.rename(worker)
 
     async def leave(self, worker):
-        await self.queues[worker].leave([delivery.key for delivery in self.held[worker]])
+        await self.queues[worker].leave()
         self.held[worker] = []
+        self.inboxes[worker].last = "0-0"  # it is gone, and another would begin anew
 
     def rename(self, worker):
         """A worker that starts again has another name; the old one stays reachable for its ghosts."""
         fresh = f"{worker}.{self.born}"
         self.queues[fresh] = WorkerQueue(self.redis, self.settings.namespace, fresh, "tiny")
+        self.inboxes[fresh] = Inbox(self.redis, self.queues[fresh])
         self.held[fresh] = self.held.pop(worker)
 
 
@@ -104,7 +111,7 @@ async def test_every_request_ends_once_whatever_happens(seed, client, redis, set
     chaos = Chaos(seed, client, redis, settings)
     for worker in WORKERS:
         await chaos.beat(worker)
-    steps = [chaos.admit] * 4 + [chaos.take, chaos.finish] * 3
+    steps = [chaos.admit] * 4 + [chaos.take, chaos.hear, chaos.finish] * 3
     steps += [chaos.beat, chaos.emit, chaos.reclaim, chaos.cancel, chaos.crash, chaos.leave]
     for _ in range(300):
         await chaos.dice.choice(steps)(chaos.dice.choice(list(chaos.held)))
@@ -113,6 +120,7 @@ async def test_every_request_ends_once_whatever_happens(seed, client, redis, set
         for worker in list(chaos.held):
             await chaos.beat(worker)
             await chaos.take(worker)
+            await chaos.hear(worker)
             await chaos.reclaim(worker)
             while chaos.held[worker]:
                 await chaos.finish(worker)

@@ -103,6 +103,7 @@ async def test_of_several_busy_workers_one_empties_itself_for_what_was_lost(
         others = [w for w in (dying, first, second) if w is not work]
         for other in others:
             other.feeder._alone = True  # so that each gets one
+            await other.feeder._queue.refuse()
         tickets.append(await ask(client, f"hold {n}"))
         await until(lambda: work.engine.runs)  # noqa: B023
         for other in others:
@@ -158,8 +159,14 @@ async def test_drain_finishes_what_is_in_flight_and_takes_no_more(client, start_
     work = await start_work()
     flying = [await ask(client, f"hold {n}") for n in range(3)]
     await until(lambda: len(work.engine.runs) == 3)
+    idle = f"pb1:{{{settings.namespace}}}:idle:1:tiny:interactive"
+    await until(lambda: redis.exists(idle))
     draining = asyncio.create_task(work.drain())
-    await asyncio.sleep(0)
+
+    async def takes_no_more():
+        return not await redis.exists(idle)
+
+    await until(takes_no_more)
     late = await ask(client, "late")
     work.engine.release.set()
     await draining

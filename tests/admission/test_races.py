@@ -183,18 +183,19 @@ async def test_submitting_an_id_twice_enqueues_once(client, start_work, redis, s
 
 async def test_a_lost_reply_does_not_enqueue_twice(client, start_work, redis, settings, monkeypatch):
     work = await start_work()
-    run, lost = client._scripts.run, []
+    run, lost = client._scripts.run_after, []
 
-    async def flaky(name, *arguments):
-        result = await run(name, *arguments)
-        if name == "admit" and result[0] == b"admitted" and not lost:
+    async def flaky(command, name, *arguments):
+        result = await run(command, name, *arguments)
+        if result[0] == b"admitted" and not lost:
             lost.append(result)
             raise RedisConnectionError("the reply is lost")
         return result
 
-    monkeypatch.setattr(client._scripts, "run", flaky)
+    monkeypatch.setattr(client._scripts, "run_after", flaky)
     assert isinstance(await answer(await ask(client, "cat")), Completed)
     assert (len(lost), work.engine.runs) == (1, [("cat",)])
+    assert await leftovers(redis, settings) == set()
 
 
 async def test_a_caller_that_goes_away_while_submitting_leaves_nothing(client, redis, settings):

@@ -21,7 +21,7 @@ def test_callers_beside_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.jobs.PICTURES", 20)
     monkeypatch.setattr("bench.jobs.ENDLESS", 500)
     told: list[str] = []
-    beside = run_jobs(2, 2, 0.5, told.append)
+    beside = run_jobs(2, 1, 0.5, told.append)
     assert len(told) == 3
     assert beside.failed == 0
     assert 0 < beside.alone_ms[0] <= beside.alone_ms[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -54,6 +54,8 @@ class Adapted:
     folder: Path
     adapters: dict[str, Path]
     merged: dict[str | None, Model]
+    answers: dict[tuple[object, ...], Answer] = field(default_factory=dict)
+    """Of the merged models, by picture, phrases and adapter."""
 
     def bank(self, model: Model, slots: int = 8) -> AdapterBank:
         return AdapterBank(model, self.adapters, slots)
@@ -106,8 +108,11 @@ def expected(adapted: Adapted, requests: list[Request]) -> list[Answer]:
     """Of the merged models, each request alone, in blocking mode."""
     answers = []
     for request in requests:
-        with engine_on(adapted.merged[request.adapter], mode="blocking", max_tokens=LIMIT) as engine:
-            answers.append(engine.ask(replace(request, adapter=None)))
+        asked = (request.image.tobytes(), request.phrases, request.adapter)
+        if asked not in adapted.answers:
+            with engine_on(adapted.merged[request.adapter], mode="blocking", max_tokens=LIMIT) as engine:
+                adapted.answers[asked] = engine.ask(replace(request, adapter=None))
+        answers.append(adapted.answers[asked])
     return answers
 
 

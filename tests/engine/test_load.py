@@ -38,12 +38,17 @@ def one_by_one(model: Model, requests: list[Request], max_tokens: int | None = N
         return [engine.ask(request) for request in requests]
 
 
+@pytest.fixture(scope="module")
+def alone(tiny: Model) -> list[Answer]:
+    """To each of the mixed requests, which repeat after 3 times 2 times 7."""
+    return one_by_one(tiny, mixed(42))
+
+
 @pytest.mark.parametrize(("mode", "placement"), SCHEDULES)
 def test_100_requests_at_once_get_the_answers_they_get_alone(
-    tiny: Model, mode: Mode, placement: Placement
+    tiny: Model, alone: list[Answer], mode: Mode, placement: Placement
 ) -> None:
     requests = mixed(100)
-    alone = one_by_one(tiny, requests[:42])  # 3, 2 and 7 repeat after 42
     trace = Trace()
     with engine_on(tiny, mode=mode, placement=placement, trace=trace) as engine:
         together = ask_together(engine, requests)

@@ -25,7 +25,7 @@ inside = pytest.mark.skipif(not INTERPRETED, reason="runs in the process that te
 
 @pytest.mark.skipif(INTERPRETED, reason="this is that process")
 def test_in_the_interpreter() -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider", __file__]
     run = subprocess.run(
         command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
     )

@@ -167,7 +167,7 @@ def test_the_store_is_away_for_a_while(engine: Engine, scene: bytes, tmp_path: P
         server.stop()
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(run, engine, spec, source, target)
-            time.sleep(3)  # as long as it is away
+            time.sleep(1)  # it is away so long, and while it starts
             server.start()
             summary = running.result(WAIT_S)
         assert (summary.images, summary.errors) == (len(good) + len(bad), len(bad))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -39,9 +39,15 @@ class Labels:
     client: httpx.Client
     bucket: str
     environ: dict[str, str]
+    keys: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def key(self, tenant: str) -> dict[str, str]:
-        """The header of a new key."""
+        """The header of the tenant's key."""
+        if tenant not in self.keys:
+            self.keys[tenant] = self._new_key(tenant)
+        return self.keys[tenant]
+
+    def _new_key(self, tenant: str) -> dict[str, str]:
         command = [
             sys.executable,
             "-m",

@@ -26,7 +26,8 @@ async def test_a_worker_killed_in_the_middle_of_a_job(tmp_path: Path) -> None:
     for key in keys:
         shutil.copy("examples/scene.jpg", tmp_path / "in" / key)
     environ = {"POINTBOX_DATA_DIR": str(tmp_path / "data"), "POINTBOX_STORES": stores(tmp_path)}
-    with service([sys.executable, "-m", "app.cli", "serve", "--port", "0"], **environ) as running:
+    program = Path(__file__).with_name("brief_leases.py")
+    with service([sys.executable, str(program), "serve"], **environ) as running:
         await running.ready()
         async with http(running) as client:
             asked = {"source": {"store": "in"}, "out": {"store": "out"}, "objects": ["red circle"]}

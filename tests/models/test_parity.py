@@ -125,30 +125,36 @@ def test_the_default_model(tiny: Model, pairs: Pairs, schedule: Schedule, togeth
     assert_same_tokens(tiny, pairs, answers(tiny, pairs, schedule, together, LIMIT))
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES, ids="-".join)
-def test_31_neighbours_on_one_image(tiny: Model, schedule: Schedule) -> None:
-    """32 phrases share the KV of one image and decode as one batch; each says what it says alone."""
-    scene = make_scene(HELD_OUT.start)
+@pytest.fixture(scope="module")
+def neighbours(tiny: Model) -> Pairs:
+    """32 phrases about one image."""
+    image = make_scene(HELD_OUT.start).image
     phrases = [*SHAPES, *COLOURS, *(f"{c} {s}" for c in COLOURS[:3] for s in SHAPES[:4])][:32]
-    pairs = referred(TINY, tiny, [Question("detect", scene.image, phrase) for phrase in phrases], LIMIT)
+    return referred(TINY, tiny, [Question("detect", image, phrase) for phrase in phrases], LIMIT)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids="-".join)
+def test_31_neighbours_on_one_image(tiny: Model, neighbours: Pairs, schedule: Schedule) -> None:
+    """32 phrases share the KV of one image and decode as one batch; each says what it says alone."""
+    phrases = tuple(question.phrase for question, _ in neighbours)
     (mode, placement), trace = schedule, Trace()
     with engine_on(tiny, mode=mode, placement=placement, max_tokens=LIMIT, trace=trace) as engine:
-        request = Request("detect", scene.image, tuple(phrases), max_objects=500, dedupe=False)
+        request = Request("detect", neighbours[0][0].image, phrases, max_objects=500, dedupe=False)
         answer = engine.ask(request)
         assert_at_rest(engine)
     assert (
         max(span.rows for span in trace.spans) == 32
     )  # in blocking mode, those that say nothing do not decode
     differences = 0
-    for index, (question, reference) in enumerate(pairs):
+    for index, (question, reference) in enumerate(neighbours):
         part = [o for o in answer.objects if o.phrase_index == index]
         assert {o.label for o in part} <= {question.phrase}
         same = [(o.x_min, o.y_min, o.x_max, o.y_max) for o in part] == places_of(reference.items)
         assert same or min(reference.gaps) < CLOSE
         differences += not same
-    assert_rare(differences, pairs)
+    assert_rare(differences, neighbours)
     if not differences:
-        assert answer.metrics.output_tokens == sum(len(reference.tokens) for _, reference in pairs)
+        assert answer.metrics.output_tokens == sum(len(reference.tokens) for _, reference in neighbours)
 
 
 def test_random_weights(random_folder: Path) -> None:

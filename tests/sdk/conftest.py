@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
@@ -31,6 +32,11 @@ class Live:
 @pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder = tmp_path_factory.mktemp("sdk")
+    scenes = folder / "scenes"
+    scenes.mkdir()
+    for number in range(6):
+        shutil.copy("examples/scene.jpg", scenes / f"{number} #ü.jpg")
+    (scenes / "bad.jpg").write_bytes(b"")
     environ = {
         "POINTBOX_AUTH": "on",
         "POINTBOX_BOOTSTRAP_KEY": KEY,
@@ -40,6 +46,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         "POINTBOX_STORES": json.dumps(
             {
                 "pictures": {"url": str(Path("examples").resolve())},
+                "scenes": {"url": str(scenes)},
                 "labels": {"url": str(folder / "labels"), "write": True},
             }
         ),

@@ -1,10 +1,8 @@
-"""Jobs from Python, with a real service over two folders."""
+"""Jobs from Python, with a real service over folders."""
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -12,57 +10,42 @@ import pytest
 import pointbox
 from pointbox import AsyncClient, Client, Job
 from pointbox.jobs import JobFailure, Lines
-from tests.app.running import serving
-from tests.jobs.folders import stores
 from tests.sdk.conftest import Live
 from tests.sdk.scripted import Script, ok, problem
 
 WAIT_S = 300.0
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("jobs")
-    (folder / "in").mkdir()
-    for number in range(6):
-        shutil.copy("examples/scene.jpg", folder / "in" / f"{number} #ü.jpg")
-    (folder / "in" / "bad.jpg").write_bytes(b"")
-    environ = {"POINTBOX_DATA_DIR": str(folder / "data"), "POINTBOX_STORES": stores(folder)}
-    with serving(folder / "log.txt", **environ) as running:
-        yield running.url
-
-
-def test_a_job_from_submission_to_results(url: str) -> None:
+def test_a_job_from_submission_to_results(client: Client) -> None:
     seen: list[Job] = []
-    with Client(url) as client:
-        job = client.jobs.submit("in", "out/labels", ["red circle", "star"], shard_size=2, min_score=0.2)
-        assert (job.request.out.prefix, job.request.objects) == ("labels", ["red circle", "star"])
-        ended = client.jobs.wait(job, timeout=WAIT_S, progress=seen.append, poll_s=0.2)
-        assert (ended.state, ended.ended, ended.progress.images) == ("completed", True, 7)
-        assert seen[-1] == ended == client.jobs.get(job.id)
-        results = list(client.jobs.results(job))
-        assert sorted(result.key for result in results) == [f"{number} #ü.jpg" for number in range(6)]
-        answer = client.detect("examples/scene.jpg", ["red circle", "star"], min_score=0.2)
-        for result in results:
-            assert [box.label for box in result.objects] == [box.label for box in answer]
-            assert result.objects[0].pixels == pytest.approx(answer[0].pixels, abs=0.1)
-        (bad,) = client.jobs.errors(job)
-        assert (bad.key, bad.stage) == ("bad.jpg", "decode")
-        assert list(client.jobs.results(job, shard=1)) == results[2:4]
-        assert next(client.jobs.list()).id == job.id
-        assert client.jobs.cancel(job).state == client.jobs.resume(job).state == "completed"
-        with pytest.raises(pointbox.NotFound):
-            client.jobs.get("another")
-        with pytest.raises(pointbox.InvalidRequest) as caught:
-            client.jobs.submit("nowhere", "out", "star")
-        assert caught.value.field == "source.store"
-        with pytest.raises(TypeError, match="'shards' is not known"):
-            client.jobs.submit("in", "out", "star", shards=3)  # type: ignore[call-arg]
+    job = client.jobs.submit("scenes", "labels/mine", ["red circle", "star"], shard_size=2, min_score=0.2)
+    assert (job.request.out.prefix, job.request.objects) == ("mine", ["red circle", "star"])
+    ended = client.jobs.wait(job, timeout=WAIT_S, progress=seen.append, poll_s=0.2)
+    assert (ended.state, ended.ended, ended.progress.images) == ("completed", True, 7)
+    assert seen[-1] == ended == client.jobs.get(job.id)
+    results = list(client.jobs.results(job))
+    assert sorted(result.key for result in results) == [f"{number} #ü.jpg" for number in range(6)]
+    answer = client.detect("examples/scene.jpg", ["red circle", "star"], min_score=0.2)
+    for result in results:
+        assert [box.label for box in result.objects] == [box.label for box in answer]
+        assert result.objects[0].pixels == pytest.approx(answer[0].pixels, abs=0.1)
+    (bad,) = client.jobs.errors(job)
+    assert (bad.key, bad.stage) == ("bad.jpg", "decode")
+    assert list(client.jobs.results(job, shard=1)) == results[2:4]
+    assert next(client.jobs.list()).id == job.id
+    assert client.jobs.cancel(job).state == client.jobs.resume(job).state == "completed"
+    with pytest.raises(pointbox.NotFound):
+        client.jobs.get("another")
+    with pytest.raises(pointbox.InvalidRequest) as caught:
+        client.jobs.submit("nowhere", "labels", "star")
+    assert caught.value.field == "source.store"
+    with pytest.raises(TypeError, match="'shards' is not known"):
+        client.jobs.submit("scenes", "labels", "star", shards=3)  # type: ignore[call-arg]
 
 
-async def test_a_job_from_asyncio(url: str) -> None:
-    async with AsyncClient(url) as client:
-        job = await client.jobs.submit("in", "out", "star", task="point")
+async def test_a_job_from_asyncio(live: Live) -> None:
+    async with AsyncClient(live.url, live.key) as client:
+        job = await client.jobs.submit("scenes", "labels", "star", task="point")
         with pytest.raises(TimeoutError, match=job.id):
             await client.jobs.wait(job, timeout=0)
         ended = await client.jobs.wait(job, timeout=WAIT_S)

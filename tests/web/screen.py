@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Response, expect
 
 PATIENCE_MS = 60_000
 NEAR = 24
@@ -41,8 +41,14 @@ class Screen:
             self._complaints.append(text)
 
     def open(self) -> None:
-        self.page.goto(f"{self.url}/{self.path}")
-        self.page.wait_for_load_state("networkidle")
+        """Returns once the last thing that the page asks for at its start is answered, or one was refused."""
+        last = f"{self.url}/v1/{'jobs' if self.path.startswith('jobs') else 'models'}"
+
+        def answered(response: Response) -> bool:
+            return response.url == last or (response.status >= 400 and "/v1/" in response.url)
+
+        with self.page.expect_response(answered):
+            self.page.goto(f"{self.url}/{self.path}")
 
     def check(self) -> None:
         """Nothing was complained about, and nothing went elsewhere."""

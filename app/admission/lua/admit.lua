@@ -1,5 +1,5 @@
 -- ARGV: v id model priority tenant task params image size cost timeout_ms reply traceparent result_ttl
---       events max_depth max_tenant_depth max_bytes max_tenant_bytes key [bytes]
+--       events max_depth max_tenant_depth max_bytes max_tenant_bytes key [the key where the bytes are]
 -- Returns {'admitted'}, {'open'} or {'answered', answer} for an id that is known already,
 -- {'need-image'}, {'unknown-model'}, {'no-worker'}, {'tenant-queue-full' | 'queue-full', seconds}.
 local v, id, model, priority, tenant, task, params, sha = unpack(ARGV, 1, 8)
@@ -8,22 +8,30 @@ local reply, traceparent, result_ttl = unpack(ARGV, 12, 14)
 local events = ARGV[15]
 local limits = {depth = tonumber(ARGV[16]), tenant_depth = tonumber(ARGV[17]),
                 bytes = tonumber(ARGV[18]), tenant_bytes = tonumber(ARGV[19])}
-local key, bytes = ARGV[20], ARGV[21]
+local key, staged = ARGV[20], ARGV[21]
 local TIMEOUT_SHARE = 0.7 -- of its time a request may be expected to wait; the rest is for the work
 local now = now_ms()
 
+-- The bytes are not needed.
+local function without_bytes(...)
+  if staged then
+    redis.call('UNLINK', staged)
+  end
+  return {...}
+end
+
 local answer = redis.call('GET', P .. 'result:' .. id)
 if answer then
-  return {'answered', answer}
+  return without_bytes('answered', answer)
 end
 if redis.call('EXISTS', P .. 'req:' .. id) == 1 then
-  return {'open'}
+  return without_bytes('open')
 end
 
 local seen = redis.call('ZSCORE', P .. 'models', model)
 if not seen or tonumber(seen) < now - MODEL_SEEN_MS then
   local others = redis.call('ZCOUNT', P .. 'models', int(now - MODEL_SEEN_MS), '+inf')
-  return {others > 0 and 'unknown-model' or 'no-worker'}
+  return without_bytes(others > 0 and 'unknown-model' or 'no-worker')
 end
 
 sweep(now)
@@ -36,7 +44,7 @@ for i = 1, 4 do
 end
 local function full(kind, ms)
   count(kind)
-  return {kind, math.min(math.max(math.ceil((ms or 5000) / 1000), 1), 60)}
+  return without_bytes(kind, math.min(math.max(math.ceil((ms or 5000) / 1000), 1), 60))
 end
 local tenants = redis.call('LLEN', ring_key(model, priority))
 if open[3] >= limits.tenant_depth or open[4] + extra > limits.tenant_bytes then
@@ -60,25 +68,45 @@ wait = math.max(wait, own_wait)
 if wait > timeout_ms * TIMEOUT_SHARE then
   return full(own and 'tenant-queue-full' or 'queue-full', wait - timeout_ms * TIMEOUT_SHARE)
 end
-if not stored and not bytes then
+if not stored and not (staged and redis.call('EXISTS', staged) == 1) then
   return {'need-image'}
 end
 
 local keep_ms = timeout_ms + MODEL_SEEN_MS
 if not stored then
-  redis.call('SET', image, bytes, 'PX', int(keep_ms))
-elseif redis.call('PTTL', image) < keep_ms then
+  redis.call('RENAME', staged, image)
+elseif staged then
+  redis.call('UNLINK', staged)
+end
+if redis.call('PTTL', image) < keep_ms then
   redis.call('PEXPIRE', image, int(keep_ms))
 end
 redis.call('HINCRBY', P .. 'refs', tenant .. ':' .. sha, 1)
 
-if not any_queued(model) then
-  begin_measure(rate_key(model), now)
+-- The worker that waits for a request and has the most room for one like this, if any does.
+local function idle_worker()
+  while true do
+    local worker = redis.call('ZRANGE', idle_key(v, model, priority), 0, 0, 'REV')[1]
+    if worker then
+      not_idle(v, model, worker)
+    end
+    if not worker or redis.call('EXISTS', P .. 'worker:' .. worker) == 1 then
+      return worker
+    end
+  end
 end
-if before_it == 0 and open_in_lane > 0 then
-  begin_measure(own_rate, now)
+
+local any_waiting = any_queued(model)
+local worker = not any_waiting and before_it == 0 and idle_worker()
+if not worker then
+  if not any_waiting then
+    begin_measure(rate_key(model), now)
+  end
+  if before_it == 0 and open_in_lane > 0 then
+    begin_measure(own_rate, now)
+  end
+  add_queued(model, priority, 1)
 end
-add_queued(model, priority, 1)
 if redis.call('EXISTS', lane) == 0 then
   redis.call('XGROUP', 'CREATE', lane, GROUP, '0', 'MKSTREAM')
   redis.call('RPUSH', ring_key(model, priority), tenant)
@@ -88,10 +116,18 @@ local entry = redis.call('XADD', lane, '*', 'v', v, 'id', id, 'tenant', tenant, 
                          'params', params, 'image', sha, 'deadline_ms', int(deadline), 'traceparent', traceparent,
                          'events', events)
 redis.call('HSET', P .. 'req:' .. id, 'model', model, 'priority', priority, 'tenant', tenant, 'lane', lane,
-           'entry', entry, 'image', sha, 'size', size, 'cost', cost, 'reply', reply, 'state', 'queued', 'attempt', 0,
-           'worker', '', 'result_ttl', result_ttl, 'key', key)
+           'entry', entry, 'image', sha, 'size', size, 'cost', cost, 'reply', reply,
+           'state', worker and 'taken' or 'queued', 'attempt', worker and 1 or 0, 'worker', worker or '',
+           'result_ttl', result_ttl, 'key', key)
 redis.call('ZADD', P .. 'deadlines', int(deadline), id)
 add_open(tenant, 1, extra)
-redis.call('XADD', P .. 'wake:' .. model, 'MAXLEN', 1, '*', 'id', id)
+if worker then
+  redis.call('XREADGROUP', 'GROUP', GROUP, worker, 'COUNT', 1, 'STREAMS', lane, '>')
+  tell_worker(worker, 'id', id, 'attempt', 1, 'admitted_ms', int(now), 'deadline_ms', int(deadline), 'tenant', tenant,
+              'task', task, 'priority', priority, 'events', events, 'params', params, 'image', sha,
+              'traceparent', traceparent)
+else
+  redis.call('XADD', P .. 'wake:' .. model, 'MAXLEN', 1, '*', 'id', id)
+end
 count('admitted:' .. priority)
 return {'admitted'}

@@ -38,4 +38,8 @@ local lost = false
 for _, lane in ipairs(lanes(model)) do
   lost = lost or first_lost(lane, lease, v)
 end
-return {lost and for_us() and 1 or 0, unpack(gone)}
+lost = lost and for_us()
+if lost then
+  not_idle(v, model, worker)
+end
+return {lost and 1 or 0, unpack(gone)}

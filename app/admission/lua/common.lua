@@ -6,11 +6,13 @@
 --   req:ID                     hash, exists while the request has no final answer
 --   result:ID                  the final answer, with a TTL
 --   image:TENANT:SHA256        the bytes, with a TTL beyond every deadline that needs them
+--   staged:ID                  bytes that were sent right before their request
 --   refs                       hash: TENANT:SHA256 -> how many open requests need those bytes
 --   deadlines                  sorted set of the ids above
 --   open                       hash: depth and bytes, of all tenants and of each
 --   reply:API                  stream, events for one API process: id attempt seq event
---   inbox:WORKER  wake:MODEL   streams: what to cancel; that something was admitted
+--   inbox:WORKER  wake:MODEL   streams: requests for this worker, and what to cancel; that something was admitted
+--   idle:V:MODEL:PRIORITY      sorted set: workers that wait for a request, by the phrases that they have room for
 --   ward:MODEL                 the busy worker that empties itself to run lost requests alone
 --   worker:ID  workers  models registry
 --   waiting  rate:MODEL        hashes: requests that no worker has, by MODEL:PRIORITY; answers and in how long
@@ -48,6 +50,17 @@ end
 
 local function turn_key(model, priority)
   return P .. 'turn:' .. model .. ':' .. priority
+end
+
+local function idle_key(v, model, priority)
+  return P .. 'idle:' .. v .. ':' .. model .. ':' .. priority
+end
+
+-- From now on nothing is handed to this worker that it does not ask for.
+local function not_idle(v, model, worker)
+  for _, priority in ipairs(PRIORITIES) do
+    redis.call('ZREM', idle_key(v, model, priority), worker)
+  end
 end
 
 local function fields_of(entry)
@@ -207,12 +220,16 @@ local function conclude(id, req, answer, outcome)
   end
 end
 
+local function tell_worker(worker, ...)
+  local inbox = P .. 'inbox:' .. worker
+  redis.call('XADD', inbox, 'MAXLEN', '~', REPLY_LENGTH, '*', ...)
+  redis.call('PEXPIRE', inbox, REPLY_TTL_MS)
+end
+
 local function conclude_and_stop(id, req, answer, outcome)
   conclude(id, req, answer, outcome)
   if req.state == 'taken' then
-    local inbox = P .. 'inbox:' .. req.worker
-    redis.call('XADD', inbox, 'MAXLEN', '~', REPLY_LENGTH, '*', 'id', id, 'attempt', req.attempt)
-    redis.call('PEXPIRE', inbox, REPLY_TTL_MS)
+    tell_worker(req.worker, 'id', id, 'attempt', req.attempt)
   end
 end
 

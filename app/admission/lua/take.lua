@@ -4,7 +4,8 @@
 -- whose requests more than `flood` wait gets none while it holds `flood_rows` of this worker, unless it is the
 -- only one; the pairs tell who holds how many.
 -- Returns {now, 1 if more is waiting than was taken else 0, request...}, all of one priority; together they
--- cost at most `rows` phrases, or `batch_rows`, except that one request may pass it.
+-- cost at most `rows` phrases, or `batch_rows`, except that one request may pass it. When nothing waits the worker
+-- does: the next request that there is room for is handed to it as it is admitted.
 local worker, model, v = ARGV[1], ARGV[2], ARGV[5]
 local flood, flood_rows = tonumber(ARGV[6]), tonumber(ARGV[7])
 local room = {interactive = tonumber(ARGV[3]), batch = tonumber(ARGV[4])}
@@ -100,4 +101,13 @@ for _, priority in ipairs(PRIORITIES) do
     end
   end
 end
-return {now, any_queued(model) and 1 or 0, unpack(taken)}
+local more = any_queued(model)
+not_idle(v, model, worker)
+if #taken == 0 and not more then
+  for _, priority in ipairs(PRIORITIES) do
+    if room[priority] > 0 then
+      redis.call('ZADD', idle_key(v, model, priority), room[priority], worker)
+    end
+  end
+end
+return {now, more and 1 or 0, unpack(taken)}
