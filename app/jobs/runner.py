@@ -24,11 +24,14 @@ from app.jobs.running import count_shard, finish, open_plan, shards_left
 from app.jobs.schemas import JobRequest
 from app.jobs.shards import ShardRunner
 from app.jobs.stores import Store
+from app.jobs.threads import Threads
 from app.jobs.webhook import Webhooks
 
 IDLE_S = 1.0
 """Between two looks for a job."""
 BEAT_S = LEASE_S / 6
+CALLS_AT_ONCE = 4
+"""To stores. A job makes one at a time; others may hang since they were given up."""
 AWAY_S = 30.0
 """A job whose store or model is away is tried again after this long."""
 
@@ -61,6 +64,7 @@ class JobRunner:
         self._ledger, self._stores, self._client = ledger, stores, client
         self._webhooks, self._default_model = webhooks, default_model
         self._owner = secrets.token_hex(8)
+        self._threads = Threads(CALLS_AT_ONCE)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop`; what is under way then is left to another runner, its current shard unfinished."""
@@ -149,7 +153,7 @@ class JobRunner:
         target = self._stores.open(request.out).within(job.id)
         model = await self._model(request.model)
         spec = _spec(request, source, model)
-        plan = await asyncio.to_thread(open_plan, job.id, spec, source, target)
+        plan = await self._threads.run(open_plan, job.id, spec, source, target)
         await self._ledger.planned(job.id, self._owner, plan)
         left = await self._left(job, plan, target)
         answerer = QueueAnswerer(self._client, job.tenant, job.key_id, 2 * max(1, model.capacity))
@@ -164,14 +168,14 @@ class JobRunner:
             async with open_shard.booking:
                 await self._ledger.finished(job.id, self._owner, number, count)
                 open_shard.reset()
-        await asyncio.to_thread(finish, plan, target)
+        await self._threads.run(finish, plan, target)
 
     async def _left(self, job: Job, plan: Plan, target: Store) -> list[int]:
         """Shards without results; those whose runner died before it could say so are booked."""
-        left = await asyncio.to_thread(shards_left, plan, target)
+        left = await self._threads.run(shards_left, plan, target)
         booked = await self._ledger.done(job.id)
         for number in sorted(set(range(plan.shards)) - set(left) - booked.keys()):
-            count = await asyncio.to_thread(count_shard, target, number)
+            count = await self._threads.run(count_shard, target, number)
             await self._ledger.begun(job.id, self._owner, number)
             await self._ledger.finished(job.id, self._owner, number, count)
         return left

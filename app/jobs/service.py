@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Literal, ParamSpec, TypeVar
 
 import structlog
@@ -26,6 +24,7 @@ from app.jobs.samples import read_picture, read_results, spread
 from app.jobs.schemas import JobInfo, JobList, JobRequest, Sample, SampleList, StoreList, StorePlace
 from app.jobs.shards import errors_name, results_name
 from app.jobs.stores import Store
+from app.jobs.threads import Threads
 from app.jobs.webhook import check_webhook
 from app.problems import ProblemError
 from app.settings import Settings
@@ -53,11 +52,9 @@ class JobService:
         self._policy: Policy = settings.fetch_policy()
         self._picture_bytes = settings.body_limit_bytes
         self._decoding = asyncio.Semaphore(DECODED_AT_ONCE)
-        # Threads of their own: a store that hangs must not hold those that read the bodies of requests.
-        self._reading = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="pointbox-store")
+        self._threads = Threads(READS_AT_ONCE)
 
     async def close(self) -> None:
-        self._reading.shutdown(wait=False, cancel_futures=True)
         await self._database.close()
 
     def stores(self, caller: Caller) -> StoreList:
@@ -170,9 +167,8 @@ class JobService:
 
     async def _from_stores(self, read: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """What reading from stores gives; it happens in a thread.  Raises ProblemError: unavailable."""
-        loop = asyncio.get_running_loop()
         async with _answering():
-            return await loop.run_in_executor(self._reading, partial(read, *arguments, **named))
+            return await self._threads.run(read, *arguments, **named)
 
     def _target(self, job: Job, caller: Caller) -> Store:
         return self._open(request_of(job).out, caller).within(job.id)

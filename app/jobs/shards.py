@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import ParamSpec, TypeVar
 
 from app.intake.sniff import check
@@ -18,6 +16,7 @@ from app.jobs.patience import patiently_async
 from app.jobs.planning import read_items
 from app.jobs.records import Item, JobSpec, Result, ShardCount, Stage, Trouble, to_lines
 from app.jobs.stores import Store
+from app.jobs.threads import Threads
 from app.problems import ProblemError
 
 READERS = 16
@@ -63,7 +62,7 @@ class ShardRunner:
         self._answerer, self._on_begin, self._on_image = answerer, on_begin, on_image
         self._ahead, self._decoded = Room(BYTES_AHEAD), Room(BYTES_DECODED)
         self._gate = asyncio.Semaphore(READERS)
-        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="pointbox-store")
+        self._threads = Threads(READERS)
 
     async def run(self, shards: Iterable[int]) -> AsyncIterator[tuple[int, ShardCount]]:
         """The number and the counts of each shard when it is written.  Raises JobError, StoreAway."""
@@ -85,7 +84,6 @@ class ShardRunner:
             for task in reading:
                 task.cancel()
             await asyncio.gather(*reading, return_exceptions=True)
-            self._pool.shutdown(wait=False, cancel_futures=True)  # a read that hangs must hold up nobody
 
     async def _answer(self, number: int, reads: list[asyncio.Task[Read | Trouble]]) -> ShardCount:
         free = asyncio.Semaphore(self._answerer.at_once)
@@ -152,8 +150,7 @@ class ShardRunner:
         """What a call to a store gives, tried again while the store is away."""
 
         async def in_a_thread() -> T:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, partial(call, *arguments, **named))
+            return await self._threads.run(call, *arguments, **named)
 
         return await patiently_async(in_a_thread)
 
