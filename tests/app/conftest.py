@@ -8,7 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.admission.conftest import shared_server
 from tests.app.running import Service, serving
+
+__all__ = ["shared_server"]
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,18 @@ def run(*arguments: str) -> int:
     return ended.value.code
 
 
+def side_by_side(lines: list[str], output: int) -> list[tuple[int, str]]:
+    """Exit code and complaints of processes that run at the same time: each imports much."""
+    commands = [[sys.executable, "-m", "app.cli", *line.split()] for line in lines]
+    running = [subprocess.Popen(c, stdout=output, stderr=subprocess.PIPE, text=True) for c in commands]
+    try:
+        complaints = [process.communicate(timeout=300)[1] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    return [(process.returncode, said) for process, said in zip(running, complaints, strict=True)]
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("files")
@@ -130,15 +142,9 @@ def test_a_setting_of_the_environment_goes_by_its_variable(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full disk to write to")
 def test_a_disk_without_room_is_one_line_and_exit_code_1() -> None:
-    command = [sys.executable, "-m", "app.cli", "detect", SCENE, "red circle"]
-    with open("/dev/full", "w") as full:  # both at once: each imports torch
-        asking = [
-            subprocess.Popen([*command, *more], stdout=full, stderr=subprocess.PIPE, text=True)
-            for more in ([], ["--json"])
-        ]
-    for process in asking:
-        _, err = process.communicate()
-        assert (process.returncode, err) == (1, "pointbox: No space left on device\n"), process.args
+    with open("/dev/full", "w") as full:
+        ended = side_by_side([f"detect {SCENE} red", f"detect {SCENE} red --json"], full.fileno())
+    assert ended == [(1, "pointbox: No space left on device\n")] * 2
 
 
 def test_an_output_that_the_shell_closed() -> None:
@@ -267,11 +273,9 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert "0.1.0" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("line", ["models", "models --json", "--help", "keys --help"])
-def test_a_reader_that_goes_away_is_no_fault(line: str) -> None:
+def test_a_reader_that_goes_away_is_no_fault() -> None:
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-m", "app.cli", *line.split()]
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    ended = side_by_side(["models", "models --json", "--help", "keys --help"], write)
     os.close(write)
-    assert (done.returncode, done.stderr) == (141, "")
+    assert ended == [(141, "")] * 4
