@@ -15,14 +15,14 @@ import structlog
 
 from app import logs
 from app.admission.connections import REDIS_ERRORS, producer
-from app.admission.embedded import Embedded, free_port
+from app.admission.embedded import Embedded
 from app.admission.registry import by_model, is_live, workers
 from app.admission.scripts import prefix
 from app.admission.worker_queue import report_gone
 from app.child import CannotTell, Child, GaveUp, Recipe
 from app.jobs.opening import check_stores
+from app.listening import claim_port
 from app.misspelt import TOLD, warn_misspelt
-from app.problems import ProblemError
 from app.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -55,11 +55,7 @@ def run_serve(settings: Settings, commands: Commands | None = None) -> int:
     logs.configure(settings.log_level, "serve")
     warn_misspelt(os.environ)
     check_stores(settings)
-    try:
-        settings = replace(settings, port=_claim_port(settings.host, settings.port))
-    except OSError as error:
-        detail = f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}."
-        raise ProblemError("unavailable", detail) from None
+    settings = replace(settings, port=claim_port(settings.host, settings.port))
     return asyncio.run(_Service(settings, commands or Commands()).run())
 
 
@@ -174,16 +170,6 @@ def _status(results: list[BaseException | None]) -> int:
         elif result is not None:
             raise result
     return status
-
-
-def _claim_port(host: str, port: int) -> int:
-    """Raises OSError when nobody could listen there."""
-    if port == 0:
-        return free_port(host)
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host, port))
-    return port
 
 
 def _url(settings: Settings) -> str:

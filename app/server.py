@@ -30,6 +30,7 @@ from app.access.opening import open_database
 from app.admission.client import AdmissionClient, Limits
 from app.admission.connections import producer
 from app.correlation import Correlation
+from app.heads import HeadAsGet
 from app.http import HttpProtocol
 from app.idempotency.replays import HEADER, Replays
 from app.images.controllers import ImageController
@@ -39,6 +40,7 @@ from app.inference import Inference
 from app.intake.fetch import Fetcher
 from app.jobs.controllers import JobController, StoreController
 from app.jobs.opening import check_stores, open_jobs
+from app.listening import claim_port
 from app.misspelt import warn_misspelt
 from app.observed import HttpFigures, Observed
 from app.openapi import SECURITY
@@ -154,7 +156,8 @@ def layered(app: Litestar) -> ASGIApp:
     Where no key is needed, only programs that mean this server may use it: see `KnownHosts`.
     """
     settings: Settings = app.state.settings
-    inner = app if settings.keys_needed else KnownHosts(app, settings)
+    routes = HeadAsGet(app)
+    inner = routes if settings.keys_needed else KnownHosts(routes, settings)
     return Correlation(Observed(inner, app.state.http))
 
 
@@ -163,6 +166,7 @@ def run_api(settings: Settings) -> int:
 
     Raises:
         SettingsError: a setting, or the version of the database, does not allow to serve.
+        ProblemError: the port is taken.
     """
     logs.configure(settings.log_level, "api")
     warn_misspelt(os.environ)
@@ -170,11 +174,12 @@ def run_api(settings: Settings) -> int:
     check_stores(settings)
     if settings.keys_needed or settings.stores:
         asyncio.run(open_database(settings))
+    port = claim_port(settings.host, settings.port)
     server = uvicorn.Server(
         uvicorn.Config(
             layered(create_app(settings)),
             host=settings.host,
-            port=settings.port,
+            port=port,
             http=HttpProtocol,
             log_config=None,
             access_log=False,

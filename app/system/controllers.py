@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from litestar import Controller, HttpMethod, get, route
+from litestar import Controller, get
 from litestar.datastructures import State
 from msgspec import Struct
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -18,7 +18,6 @@ from app.system.metrics import exposition
 
 EXPOSITION = CONTENT_TYPE_LATEST.partition("; charset")[0]
 """Litestar adds the charset to every text type."""
-PROBED = [HttpMethod.GET, HttpMethod.HEAD]
 
 
 class Health(Struct, frozen=True):
@@ -38,14 +37,13 @@ class HealthController(Controller):
 
     tags = ("system",)
 
-    @route("/livez", http_method=PROBED, summary="The process is alive", operation_class=OpenOperation)
+    @get("/livez", summary="The process is alive", operation_class=OpenOperation)
     async def livez(self) -> Health:
         """Always 200 while the process can answer at all."""
         return Health()
 
-    @route(
+    @get(
         "/readyz",
-        http_method=PROBED,
         summary="Requests can be answered",
         operation_class=OpenOperation,
         responses=problem_responses("unavailable"),

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import PurePath
 from typing import Any
 
-from litestar import Controller, HttpMethod, MediaType, Request, Response, route
+from litestar import Controller, MediaType, Request, Response, get
 from litestar.exceptions import NotFoundException
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -17,7 +17,6 @@ PAGES = {"/": "index.html"}
 """Path -> file beside this one."""
 SHARED = {"/jobs": "jobs.html"}
 """The same for paths at which programs get something else: see `SharedPages`."""
-READ = [HttpMethod.GET, HttpMethod.HEAD]
 
 # Nothing from elsewhere, nothing inline, no frame around it; `blob:` is the picture that its user chose.
 POLICY = "; ".join(
@@ -82,12 +81,12 @@ class PageController(Controller):
 
     include_in_schema = False
 
-    @route(list(PAGES), http_method=READ)
+    @get(list(PAGES))
     async def page(self, request: Request[Any, Any, Any]) -> Response[bytes]:
         """One of `PAGES`."""
         return _PAGES[request.url.path].answer(request)
 
-    @route("/assets/{name:str}", http_method=READ)
+    @get("/assets/{name:str}")
     async def asset(self, request: Request[Any, Any, Any], name: str) -> Response[bytes]:
         """A script, a style or a picture of the pages."""
         if name not in _ASSETS:
@@ -104,7 +103,7 @@ class SharedPages(ASGIMiddleware):
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
         """Called by Litestar once the route is known."""
         request: Request[Any, Any, Any] = Request(scope)
-        page = _PAGES.get(scope["path"]) if request.method in READ else None
+        page = _PAGES.get(scope["path"]) if request.method == "GET" else None
         if page is None or request.accept.best_match([MediaType.JSON, MediaType.HTML]) != MediaType.HTML:
             await next_app(scope, receive, send)
             return

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import httpx
 
-from app.admission.embedded import free_port
+from app.listening import free_port
 from tests.admission.fakes import until
 from tests.admission.services import START_S, detect, fake, picture, service
 

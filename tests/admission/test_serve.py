@@ -180,13 +180,17 @@ async def test_a_worker_that_says_the_settings_are_wrong_ends_the_service_at_onc
         assert "pointbox: The engine worker cannot start." in running.text
 
 
-def test_a_port_in_use_is_one_clear_line():
+@pytest.mark.parametrize("command", ["serve", "api"])
+def test_a_port_in_use_is_one_clear_line(command):
+    environ = {**os.environ, "POINTBOX_REDIS_URL": "redis://127.0.0.1:1"}
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=False)
+        line = [sys.executable, "-m", "app.cli", command, "--port", str(port)]
+        ended = subprocess.run(
+            line, capture_output=True, text=True, timeout=START_S, check=False, env=environ
+        )
     assert ended.returncode == 1
     assert ended.stderr.strip() == f"pointbox: Cannot listen on 127.0.0.1:{port}: Address already in use."
 

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import uvicorn
 
-from app.admission.embedded import free_port
 from app.correlation import Correlation
 from app.http import HttpProtocol
+from app.listening import free_port
 from app.server import create_app
 from app.settings import Settings
 from tests.admission.fakes import until

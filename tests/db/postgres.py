@@ -16,8 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from app.admission.embedded import free_port
 from app.child import die_with
+from app.listening import free_port
 
 START_S = 60.0
 
