@@ -14,7 +14,7 @@ from app.admission import registry
 from app.admission.connections import REDIS_ERRORS, consumer, producer
 from app.admission.errors import AdmissionError, QueueFull, TenantQueueFull, Unavailable, UnknownModel
 from app.admission.figures import Figures, read_figures
-from app.admission.images import ImageRef, ref_of
+from app.admission.images import ImageRef
 from app.admission.messages import (
     ENTRY_VERSION,
     Failure,
@@ -145,16 +145,15 @@ class AdmissionClient:
         new = request_id not in self._tickets
         ticket = self._tickets.setdefault(request_id, Ticket(request_id, timeout_s, self._cancel))
         self._orphans.discard(request_id)
-        ref = await ref_of(image)
-        arguments = (
-            *(ENTRY_VERSION, request_id, model, priority, tenant, task, encode(params)),
-            *(ref.sha256, ref.size, len(params.phrases), round(timeout_s * 1000)),
+        before_image = ENTRY_VERSION, request_id, model, priority, tenant, task, encode(params)
+        after_image = (
+            *(len(params.phrases), round(timeout_s * 1000)),
             *(self._reply, traceparent, round(self._limits.result_ttl_s * 1000), "1" if events else ""),
             *(self._limits.depth, self._limits.tenant_depth, self._limits.bytes, self._limits.tenant_bytes),
             key_id,
         )
         try:
-            self._accept(ticket, model, await self._sender.admit(arguments, ref, image))
+            self._accept(ticket, model, await self._sender.admit(image, before_image, after_image))
         except BaseException as error:
             if new:
                 self._withdraw(request_id, error)

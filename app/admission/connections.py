@@ -7,6 +7,7 @@ Here nothing is repeated: callers that may repeat do it themselves.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from redis.asyncio import ConnectionPool, Redis
@@ -14,7 +15,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from app.admission.wire import Wire
+from app.admission.wire import Command, Wire
 
 COMMAND_TIMEOUT_S = 5.0
 BLOCK_S = 1.0
@@ -47,12 +48,15 @@ class Producer(Redis):
         parse = self.response_callbacks.get(command)
         return parse(answer, **options) if parse else answer
 
-    async def execute_both(self, first: tuple[Any, ...], second: tuple[Any, ...]) -> Any:
-        """Sends two commands in one go, and returns the answer to the second as Redis gave it."""
+    async def execute_both(self, first: Command, second: Callable[[], Awaitable[Command]]) -> Any:
+        """Sends a command and then, without waiting for its answer, the one that `second` makes up meanwhile.
+
+        Returns the answer to the second as Redis gave it.
+        """
         wire = self._free() or await self._wire()
-        before, answer = (wire.send(command, self.limit_s) for command in (first, second))
+        before = wire.send(first, self.limit_s)
         try:
-            return await answer
+            return await wire.send(await second(), self.limit_s)
         finally:
             if before.done():
                 before.result()  # when it failed, the second does not count

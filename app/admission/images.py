@@ -20,17 +20,13 @@ class ImageRef:
     load: Callable[[], Awaitable[bytes]]
 
 
-async def ref_of(image: bytes | ImageRef) -> ImageRef:
-    """The reference of bytes that are here."""
+async def name_of(image: bytes | ImageRef) -> tuple[str, int]:
+    """SHA-256 and size of the original bytes."""
     if isinstance(image, ImageRef):
-        return image
-
-    async def load() -> bytes:
-        return image
-
+        return image.sha256, image.size
     if len(image) <= HASH_INLINE_BYTES:
-        return ImageRef(_digest(image), len(image), load)
-    return ImageRef(await asyncio.to_thread(_digest, image), len(image), load)
+        return _digest(image), len(image)
+    return await asyncio.to_thread(_digest, image), len(image)
 
 
 def _digest(image: bytes) -> str:

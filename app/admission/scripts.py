@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from typing import Any
 
@@ -9,6 +10,7 @@ from redis.commands.core import AsyncScript
 from redis.exceptions import NoScriptError
 
 from app.admission.connections import Producer
+from app.admission.wire import Command
 
 _FOLDER = files("app.admission").joinpath("lua")
 _NAMES = (
@@ -43,13 +45,18 @@ class Scripts:
         """What the script returns, strings as bytes. Raises RedisError or OSError when Redis is away."""
         return await self._scripts[name](keys=[self.prefix], args=list(arguments))
 
-    async def run_after(self, command: tuple[Argument, ...], name: str, *arguments: Argument) -> Any:
-        """As `run`, with a command right before it on the same way."""
-        sha = self._scripts[name].sha
+    async def run_after(
+        self, command: Command, name: str, arguments: Callable[[], Awaitable[tuple[Argument, ...]]]
+    ) -> Any:
+        """As `run`, behind a command whose answer is not waited for: it is under way while `arguments` run."""
+
+        async def script() -> Command:
+            return "EVALSHA", self._scripts[name].sha, 1, self.prefix, *await arguments()
+
         try:
-            return await self._redis.execute_both(command, ("EVALSHA", sha, 1, self.prefix, *arguments))
+            return await self._redis.execute_both(command, script)
         except NoScriptError:
-            return await self.run(name, *arguments)
+            return await self.run(name, *await arguments())
 
 
 def prefix(namespace: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from app.admission.images import ImageRef
+from app.admission.images import ImageRef, name_of
 from app.admission.scripts import Argument, Scripts
 
 KNOWN = 1000
@@ -18,59 +19,81 @@ STAGED_MS = 10_000
 """Bytes that go ahead of their request stay so long when it does not follow."""
 
 
+Looks = tuple[int, bytes, bytes]
+Arguments = Callable[[], Awaitable[tuple[Argument, ...]]]
+
+
 class Sender:
-    """Remembers the last images that this process sent. A wrong guess costs a round trip, or bytes."""
+    """Remembers how the images looked that were sent last. A wrong guess costs a round trip, or bytes."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
-        self._known: dict[str, None] = {}
+        self._known: dict[Looks, None] = {}
         self._refused = float("-inf")
 
     async def admit(
-        self, arguments: tuple[Argument, ...], ref: ImageRef, image: bytes | ImageRef
+        self, image: bytes | ImageRef, before: tuple[Argument, ...], after: tuple[Argument, ...]
     ) -> list[Any]:
         """What the script `admit` returns.
 
         Args:
-            arguments: of the script, up to the key of the bytes; the second is the request's id.
-            image: the bytes that `ref` names, or again how to get them.
+            before, after: its arguments on both sides of the image; the second of all is the request's id.
         """
-        if isinstance(image, bytes) and self._seems_missing(ref.sha256):
-            answer = await self._admit(arguments, image)
-        else:
-            answer = await self._admit(arguments)
-            if answer[0] == b"need-image":
-                answer = await self._admit(arguments, await ref.load())
-        self._note(ref.sha256, admitted=answer[0] == b"admitted")
+        name: tuple[str, int] | None = None
+
+        async def arguments() -> tuple[Argument, ...]:
+            nonlocal name
+            name = name or await name_of(image)
+            return *before, *name, *after
+
+        staged = f"{self._scripts.prefix}staged:{before[1]!s}"
+        ahead = image if isinstance(image, bytes) and self._seems_missing(image) else None
+        answer = await self._admit(arguments, staged, ahead)
+        if answer[0] == b"need-image" and ahead is None:
+            data = image if isinstance(image, bytes) else await image.load()
+            answer = await self._admit(arguments, staged, data)
+        if isinstance(image, bytes):
+            self._note(image, admitted=answer[0] == b"admitted")
         return answer
 
-    async def _admit(self, arguments: tuple[Argument, ...], image: bytes | None = None) -> list[Any]:
+    async def _admit(self, arguments: Arguments, staged: str, ahead: bytes | None) -> list[Any]:
         """Repeated once when the reply gets lost: the script enqueues an id once."""
         try:
-            return await self._ask(arguments, image)
+            return await self._ask(arguments, staged, ahead)
         except (RedisConnectionError, RedisTimeoutError, OSError):
-            return await self._ask(arguments, image)
+            return await self._ask(arguments, staged, ahead)
 
-    async def _ask(self, arguments: tuple[Argument, ...], image: bytes | None) -> list[Any]:
-        """The bytes go ahead: a script would copy them twice."""
-        if image is None:
-            answer: list[Any] = await self._scripts.run("admit", *arguments)
+    async def _ask(self, arguments: Arguments, staged: str, ahead: bytes | None) -> list[Any]:
+        """The bytes go ahead: a script would copy them twice, and so they travel while they are hashed."""
+
+        async def with_bytes() -> tuple[Argument, ...]:
+            return *await arguments(), staged
+
+        answer: list[Any]
+        if ahead is None:
+            answer = await self._scripts.run("admit", *await arguments())
         else:
-            staged = f"{self._scripts.prefix}staged:{arguments[1]!s}"
-            put = "SET", staged, image, "PX", STAGED_MS
-            answer = await self._scripts.run_after(put, "admit", *arguments, staged)
+            put = "SET", staged, ahead, "PX", STAGED_MS
+            answer = await self._scripts.run_after(put, "admit", with_bytes)
         return answer
 
-    def _seems_missing(self, digest: str) -> bool:
+    def _seems_missing(self, image: bytes) -> bool:
         """Whether the bytes had better come with the first question."""
-        return digest not in self._known and time.monotonic() > self._refused + CAUTION_S
+        return _looks(image) not in self._known and time.monotonic() > self._refused + CAUTION_S
 
-    def _note(self, digest: str, admitted: bool) -> None:
+    def _note(self, image: bytes, admitted: bool) -> None:
         """What came of it."""
         if not admitted:
             self._refused = time.monotonic()
             return
-        self._known.pop(digest, None)
-        self._known[digest] = None
+        looks = _looks(image)
+        self._known.pop(looks, None)
+        self._known[looks] = None
         if len(self._known) > KNOWN:
             del self._known[next(iter(self._known))]
+
+
+def _looks(image: bytes) -> Looks:
+    """Nearly always other ones for another image, and nothing to compute."""
+    middle = len(image) // 2
+    return len(image), image[middle : middle + 32], image[-32:]

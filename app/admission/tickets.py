@@ -45,6 +45,8 @@ class Ticket:
         """Objects as they are found; ends after Completed or Failure."""
         position = 0
         while True:
+            if self._terminal is not None:
+                self._tell_the_rest(self._terminal)
             while position < len(self._events):
                 event = self._events[position]
                 position += 1
@@ -89,15 +91,20 @@ class Ticket:
             self._end_phrase(event)
 
     def conclude(self, terminal: Terminal) -> None:
-        """The final answer. Objects and ends of phrases that were not told before are delivered first."""
+        """The final answer. To readers of events, what they were not told before comes first."""
         if self._terminal is not None:
             return
-        if isinstance(terminal, Completed):
-            self._deliver_missing(terminal)
         self._terminal = terminal
         for ending in self._ending:
             if not ending.done():
                 ending.set_result(terminal)
+        self._wake()
+
+    def _tell_the_rest(self, terminal: Terminal) -> None:
+        if self._events and self._events[-1] is terminal:
+            return
+        if isinstance(terminal, Completed):
+            self._deliver_missing(terminal)
         self._append(terminal)
 
     def _deliver_missing(self, completed: Completed) -> None:
@@ -120,6 +127,9 @@ class Ticket:
 
     def _append(self, event: Event) -> None:
         self._events.append(event)
+        self._wake()
+
+    def _wake(self) -> None:
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)

@@ -17,6 +17,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 CONNECT_TIMEOUT_S = 2.0
+Command = tuple[bytes | str | int | float, ...]
 
 
 class Wire(asyncio.Protocol):
@@ -64,7 +65,7 @@ class Wire(asyncio.Protocol):
         """Commands that have no answer yet."""
         return len(self._waiting)
 
-    def send(self, command: tuple[bytes | str | int | float, ...], limit_s: float) -> asyncio.Future[Any]:
+    def send(self, command: Command, limit_s: float) -> asyncio.Future[Any]:
         """The answer to come: bytes, numbers and lists of them. Whoever waits for it may be cancelled.
 
         After `limit_s` without it the connection is dropped, since later answers could not come either.

@@ -185,8 +185,8 @@ async def test_a_lost_reply_does_not_enqueue_twice(client, start_work, redis, se
     work = await start_work()
     run, lost = client._scripts.run_after, []
 
-    async def flaky(command, name, *arguments):
-        result = await run(command, name, *arguments)
+    async def flaky(command, name, arguments):
+        result = await run(command, name, arguments)
         if result[0] == b"admitted" and not lost:
             lost.append(result)
             raise RedisConnectionError("the reply is lost")
