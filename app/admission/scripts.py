@@ -48,7 +48,7 @@ class Scripts:
     async def run_after(
         self, command: Command, name: str, arguments: Callable[[], Awaitable[tuple[Argument, ...]]]
     ) -> Any:
-        """As `run`, behind a command whose answer is not waited for: it is under way while `arguments` run."""
+        """As `run`, behind a command whose answer is not waited for: it travels while `arguments` run."""
 
         async def script() -> Command:
             return "EVALSHA", self._scripts[name].sha, 1, self.prefix, *await arguments()
