@@ -277,5 +277,8 @@ class AdmissionClient:
 
 def _unreachable(error: BaseException) -> Unavailable:
     """The log gets the reason; callers do not, since it names the address of Redis."""
+    if str(error).startswith("OOM"):
+        log.warning("Redis is out of memory", error=str(error))
+        return Unavailable("The queue has no memory left.", retry_after_s=5.0)
     log.warning("Redis cannot be reached", error=str(error))
     return Unavailable("The queue cannot be reached.", retry_after_s=1.0)

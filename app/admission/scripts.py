@@ -38,7 +38,7 @@ class Scripts:
         self.prefix = prefix(namespace)
         common = _read("common")
         self._scripts: dict[str, AsyncScript] = {
-            name: redis.register_script(common + _read(name)) for name in _NAMES
+            name: redis.register_script(_head(name) + common + _read(name)) for name in _NAMES
         }
 
     async def run(self, name: str, *arguments: Argument) -> Any:
@@ -62,6 +62,11 @@ class Scripts:
 def prefix(namespace: str) -> str:
     """What every key of the namespace starts with."""
     return f"pb1:{{{namespace}}}:"
+
+
+def _head(name: str) -> str:
+    """A Redis without memory refuses what makes it fuller, and lets what is there be ended."""
+    return "" if name == "admit" else "#!lua flags=allow-oom\n"
 
 
 def _read(name: str) -> str:

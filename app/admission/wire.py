@@ -129,9 +129,9 @@ class Wire(asyncio.Protocol):
             self._take(type(error)(*error.args))  # each its own, since raising one changes it
 
     async def _log_in(self, options: dict[str, Any]) -> None:
-        if "password" in options:
+        if "username" in options or "password" in options:
             names = (options["username"],) if "username" in options else ()
-            await self.send(("AUTH", *names, options["password"]), CONNECT_TIMEOUT_S)
+            await self.send(("AUTH", *names, options.get("password", "")), CONNECT_TIMEOUT_S)
         if options.get("db"):
             await self.send(("SELECT", options["db"]), CONNECT_TIMEOUT_S)
 

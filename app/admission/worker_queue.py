@@ -129,7 +129,7 @@ class WorkerQueue:
 
 async def report_gone(redis: Redis, namespace: str, worker: str) -> None:
     """For a supervisor that saw `worker` die: its requests are redelivered without waiting for the lease."""
-    await Scripts(redis, namespace).run("gone", worker)
+    await Scripts(redis, namespace).run("gone", worker, ENTRY_VERSION)
 
 
 def handed_over(fields: Mapping[bytes, bytes]) -> Delivery | None:

@@ -25,6 +25,7 @@ HEADER = "Idempotency-Key"
 REPLAYED = {"Idempotent-Replayed": "true"}
 """On an answer that was given before."""
 KEEP_S = 24 * 3600
+PAUSES_S = (0.05, 0.1, 0.2, 0.4)
 LEASE_S = 10.0
 """A key whose holder died is free again after this long."""
 _ACCEPTABLE = re.compile(r"[\x21-\x7e]{1,255}")
@@ -83,10 +84,16 @@ class Claim:
             await self._settle("renew", round(LEASE_S * 1000))
 
     async def _settle(self, *what: str | bytes | int) -> None:
-        try:
-            await self._script(keys=[self._key], args=[self._token, *what])
-        except REDIS_ERRORS as error:
-            log.warning("an idempotency key could not be settled", what=what[0], error=str(error))
+        """Tried again for a while: were an answer not kept, its request would run once more."""
+        for pause in (*PAUSES_S, None):
+            try:
+                await self._script(keys=[self._key], args=[self._token, *what])
+                return
+            except REDIS_ERRORS as error:
+                if pause is None:
+                    log.warning("an idempotency key could not be settled", what=what[0], error=str(error))
+                else:
+                    await asyncio.sleep(pause)
 
 
 class Replays:

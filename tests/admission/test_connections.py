@@ -196,6 +196,13 @@ async def test_a_wrong_password_is_told(settings):
     await client.aclose()
 
 
+async def test_a_user_without_a_password_is_not_let_in_as_another(settings):
+    client = producer(settings.redis_url.replace("redis://:", "redis://nobody:").replace(":@", "@"))
+    with pytest.raises(ResponseError, match="WRONGPASS"):
+        await client.get("x")
+    await client.aclose()
+
+
 @pytest.fixture
 def unix_server(tmp_path):
     """A Valkey that can be reached by a socket in the file system only, as a user."""

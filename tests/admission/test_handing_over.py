@@ -94,6 +94,22 @@ async def test_a_worker_that_was_silent_too_long_gets_nothing(client, worker, re
     assert await one.inbox.read() == []
 
 
+async def test_a_worker_whose_beat_is_late_gets_nothing(client, worker, redis, settings):
+    late, fresh = await worker("w1").waits(rows=8), await worker("w2").waits(rows=2)
+    await redis.pexpire(f"pb1:{{{settings.namespace}}}:worker:w1", 1400)
+    await ask(client, "cat")
+    assert (len(await late.inbox.read()), len(await fresh.inbox.read())) == (0, 1)
+
+
+async def test_nothing_stays_of_a_worker_that_waited(worker, redis, settings):
+    await worker("w1").waits()
+    idle = f"pb1:{{{settings.namespace}}}:idle:1:tiny:interactive"
+    assert await redis.zrange(idle, 0, -1) == [b"w1"]
+    assert 0 < await redis.pttl(idle) <= 60_000
+    await report_gone(redis, settings.namespace, "w1")
+    assert not await redis.exists(idle)
+
+
 async def test_a_worker_that_refuses_gets_nothing(client, worker):
     one = await worker().waits()
     await one.queue.refuse()

@@ -9,7 +9,8 @@ import pytest
 from app.admission.client import AdmissionClient, Limits
 from app.admission.connections import producer
 from app.admission.errors import QueueFull, Unavailable, UnknownModel
-from app.admission.messages import Completed
+from app.admission.messages import Completed, Metrics
+from app.admission.worker_queue import WorkerQueue
 from tests.admission.fakes import announce, answer, ask, leftovers, pings, until
 
 
@@ -63,9 +64,26 @@ async def test_bytes_for_which_redis_has_no_room_are_told_at_once(client_with, o
     client = await AdmissionClient.connect(own_server.url, settings.namespace)
     await announce(redis, here)
     await redis.config_set("maxmemory", 1)
-    with pytest.raises(Unavailable, match="cannot be reached"):
+    with pytest.raises(Unavailable, match="no memory left"):
         await ask(client, "cat", image=b"x" * 100_000)
     await redis.config_set("maxmemory", 0)
     await ask(client, "cat")
+    await client.close()
+    await redis.aclose()
+
+
+async def test_a_redis_without_memory_lets_requests_end(own_server, settings):
+    await until(lambda: pings(own_server.url))
+    redis = producer(own_server.url)
+    queue = WorkerQueue(redis, settings.namespace, "w", "tiny")
+    client = await AdmissionClient.connect(own_server.url, settings.namespace)
+    await announce(redis, settings)
+    tickets = [await ask(client, "cat") for _ in range(2)]
+    ((delivery,), _) = await queue.take(1, 1, 8, 8, {})
+    await redis.config_set("maxmemory", 1)
+    done = Completed(model="tiny", width=1, height=1, objects=[], finish_reasons=["stop"], metrics=Metrics())
+    assert await queue.finish(delivery, done)
+    assert await answer(tickets[0]) == done
+    await tickets[1].cancel()
     await client.close()
     await redis.aclose()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from app.admission.connections import producer
 from app.admission.errors import Unavailable
@@ -68,3 +70,18 @@ async def test_without_redis() -> None:
         await Replays(redis, "nowhere").claim("us", "detect", "k", "f")
     assert "127.0.0.1" not in away.value.detail
     await redis.aclose()
+
+
+async def test_an_answer_is_kept_though_a_connection_is_lost(redis: Redis, settings: Settings) -> None:
+    store = Replays(redis, settings.namespace)
+    async with await claimed(store) as claim:
+        settle, failures = claim._script, [RedisConnectionError("lost")] * 3
+
+        async def flaky(**arguments: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return await settle(**arguments)
+
+        claim._script = flaky  # type: ignore[assignment]
+        await claim.keep(b"an answer")
+    assert await store.claim("us", "detect", "k", "f") == b"an answer"

@@ -16,7 +16,7 @@ from app.images.picture import Picture
 from app.images.store import ImageStore, Room
 from app.problems import ProblemError
 from app.settings import Settings
-from tests.admission.fakes import Work, answer, ask, until
+from tests.admission.fakes import Work, announce, answer, ask, until
 
 ROOM = Room(bytes=1000, tenant_bytes=600, ttl_s=60.0)
 Start = Callable[..., Awaitable[Work]]
@@ -134,7 +134,7 @@ async def test_an_image_dropped_meanwhile_still_serves_its_request(
     work = await start_work()
     store = store_of(redis, settings)
     image_id = await kept_id(store, "us", b"an image")
-    ticket = await ask(queue_client, "hold", image=(await store.use("us", image_id)).data, tenant="us")
+    ticket = await ask(queue_client, "hold", image=kept.data, tenant="us")
     await store.drop("us", image_id)
     work.engine.release.set()
     assert len((await answer(ticket)).objects) == 3
@@ -147,3 +147,26 @@ async def test_bytes_that_redis_evicted_are_not_found(redis: Redis, settings: Se
     await redis.delete(*await redis.keys(f"*{settings.namespace}*:image:*"))
     assert (await refused(store.use("us", image_id)))[0] == "not-found"
     assert not await redis.keys(f"*{settings.namespace}*:handle:*")
+
+
+async def test_the_queue_gives_back_all_bytes_that_it_has_counted(
+    redis: Redis, settings: Settings, queue_client: AdmissionClient
+) -> None:
+    """Though an upload of the same bytes comes or goes meanwhile; the open request of others hides nothing."""
+    await announce(redis, settings)
+    store = store_of(redis, settings)
+    await ask(queue_client, "a phrase", image=b"other", tenant="them")
+
+    async def counted() -> int:
+        return int(await redis.hget(f"pb1:{{{settings.namespace}}}:open", "bytes") or 0)
+
+    ticket = await ask(queue_client, "a phrase", image=b"an image", tenant="us")
+    assert await counted() == 5 + 8
+    image_id = await kept_id(store, "us", b"an image")
+    await ticket.cancel()
+    assert await counted() == 5
+    kept = await store.use("us", image_id)
+    ticket = await ask(queue_client, "a phrase", image=kept.data, tenant="us")
+    await store.drop("us", image_id)
+    await ticket.cancel()
+    assert await counted() == 5

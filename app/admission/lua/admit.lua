@@ -9,6 +9,7 @@ local events = ARGV[15]
 local limits = {depth = tonumber(ARGV[16]), tenant_depth = tonumber(ARGV[17]),
                 bytes = tonumber(ARGV[18]), tenant_bytes = tonumber(ARGV[19])}
 local key, staged = ARGV[20], ARGV[21]
+local BEATING_MS = 1500 -- a worker is published for 3 s by each beat: this one may be three beats late
 local TIMEOUT_SHARE = 0.7 -- of its time a request may be expected to wait; the rest is for the work
 local now = now_ms()
 
@@ -82,6 +83,10 @@ if redis.call('PTTL', image) < keep_ms then
   redis.call('PEXPIRE', image, int(keep_ms))
 end
 redis.call('HINCRBY', P .. 'refs', tenant .. ':' .. sha, 1)
+redis.call('HINCRBY', P .. 'asks', tenant .. ':' .. sha, 1)
+if extra > 0 then
+  redis.call('HSET', P .. 'counted', tenant .. ':' .. sha, int(extra))
+end
 
 -- The worker that waits for a request and has the most room for one like this, if any does.
 local function idle_worker()
@@ -90,7 +95,7 @@ local function idle_worker()
     if worker then
       not_idle(v, model, worker)
     end
-    if not worker or redis.call('EXISTS', P .. 'worker:' .. worker) == 1 then
+    if not worker or redis.call('PTTL', P .. 'worker:' .. worker) > BEATING_MS then
       return worker
     end
   end

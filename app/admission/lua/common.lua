@@ -7,7 +7,9 @@
 --   result:ID                  the final answer, with a TTL
 --   image:TENANT:SHA256        the bytes, with a TTL beyond every deadline that needs them
 --   staged:ID                  bytes that were sent right before their request
---   refs                       hash: TENANT:SHA256 -> how many open requests need those bytes
+--   refs                       hash: TENANT:SHA256 -> how many open requests and handles need those bytes
+--   asks                       the same of requests alone
+--   counted                    hash: TENANT:SHA256 -> bytes in `open`, until the last request for them has ended
 --   deadlines                  sorted set of the ids above
 --   open                       hash: depth and bytes, of all tenants and of each
 --   reply:API                  stream, events for one API process: id attempt seq event
@@ -94,8 +96,11 @@ local function held_by(id, worker, attempt)
 end
 
 local function add_open(tenant, depth, bytes)
-  redis.call('HINCRBY', P .. 'open', 'depth', depth)
-  redis.call('HINCRBY', P .. 'open', 'bytes', bytes)
+  if redis.call('HINCRBY', P .. 'open', 'depth', depth) > 0 then
+    redis.call('HINCRBY', P .. 'open', 'bytes', bytes)
+  else
+    redis.call('HSET', P .. 'open', 'bytes', 0)
+  end
   local left = redis.call('HINCRBY', P .. 'open', 'depth:' .. tenant, depth)
   redis.call('HINCRBY', P .. 'open', 'bytes:' .. tenant, bytes)
   if left <= 0 then
@@ -103,15 +108,20 @@ local function add_open(tenant, depth, bytes)
   end
 end
 
--- Returns the bytes that no request needs any more.
+-- Returns the bytes that no request needs any more, if they count: those of a handle do not.
 local function release_image(req)
   local name = req.tenant .. ':' .. req.image
-  if redis.call('HINCRBY', P .. 'refs', name, -1) > 0 then
+  if redis.call('HINCRBY', P .. 'refs', name, -1) <= 0 then
+    redis.call('HDEL', P .. 'refs', name)
+    redis.call('UNLINK', P .. 'image:' .. name)
+  end
+  if redis.call('HINCRBY', P .. 'asks', name, -1) > 0 then
     return 0
   end
-  redis.call('HDEL', P .. 'refs', name)
-  redis.call('UNLINK', P .. 'image:' .. name)
-  return tonumber(req.size)
+  local counted = redis.call('HGET', P .. 'counted', name)
+  redis.call('HDEL', P .. 'asks', name)
+  redis.call('HDEL', P .. 'counted', name)
+  return tonumber(counted or 0)
 end
 
 local function leave_lane(req)

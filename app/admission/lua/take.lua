@@ -107,6 +107,7 @@ if #taken == 0 and not more then
   for _, priority in ipairs(PRIORITIES) do
     if room[priority] > 0 then
       redis.call('ZADD', idle_key(v, model, priority), room[priority], worker)
+      redis.call('PEXPIRE', idle_key(v, model, priority), MODEL_SEEN_MS)
     end
   end
 end
