@@ -134,7 +134,7 @@ async def test_an_image_dropped_meanwhile_still_serves_its_request(
     work = await start_work()
     store = store_of(redis, settings)
     image_id = await kept_id(store, "us", b"an image")
-    ticket = await ask(queue_client, "hold", image=kept.data, tenant="us")
+    ticket = await ask(queue_client, "hold", image=(await store.use("us", image_id)).data, tenant="us")
     await store.drop("us", image_id)
     work.engine.release.set()
     assert len((await answer(ticket)).objects) == 3
@@ -152,7 +152,7 @@ async def test_bytes_that_redis_evicted_are_not_found(redis: Redis, settings: Se
 async def test_the_queue_gives_back_all_bytes_that_it_has_counted(
     redis: Redis, settings: Settings, queue_client: AdmissionClient
 ) -> None:
-    """Though an upload of the same bytes comes or goes meanwhile; the open request of others hides nothing."""
+    """Though an upload of the same bytes comes or goes meanwhile; another request stays open."""
     await announce(redis, settings)
     store = store_of(redis, settings)
     await ask(queue_client, "a phrase", image=b"other", tenant="them")
