@@ -51,9 +51,10 @@ class Ticket:
                 event = self._events[position]
                 position += 1
                 yield event
-            if self._terminal is not None and position == len(self._events):
+            if self._terminal is None:
+                await self._change()
+            elif self._events and self._events[-1] is self._terminal:
                 return
-            await self._change()
 
     async def result(self) -> Terminal:
         """Waits for the final answer; finite, since every request has a deadline."""
