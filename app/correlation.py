@@ -72,7 +72,6 @@ class Correlation:
             elapsed_ms = round((time.perf_counter() - started) * 1000, 1)
             method, path = scope["method"], scope["path"][:200]
             line = partial(write, "request", method=method, path=path, status=status, ms=elapsed_ms)
-            asyncio.get_running_loop().call_soon(
-                line
-            )  # the answer leaves at the end of this round of the loop
+            # later, since the answer leaves at the end of this round of the loop
+            asyncio.get_running_loop().call_soon(line)
             EXCHANGE.reset(token)

@@ -69,8 +69,7 @@ class Producer(Redis):
             self._opening.cancel()
         for wire in self._wires:
             wire.drop()
-        await super().aclose(close_connection_pool)
-        await self.connection_pool.aclose()
+        await super().aclose(close_connection_pool=True)
 
     def _free(self) -> Wire | None:
         for wire in self._wires:

@@ -121,7 +121,7 @@ local entry = redis.call('XADD', lane, '*', 'v', v, 'id', id, 'tenant', tenant, 
                          'params', params, 'image', sha, 'deadline_ms', int(deadline), 'traceparent', traceparent,
                          'events', events)
 redis.call('HSET', P .. 'req:' .. id, 'model', model, 'priority', priority, 'tenant', tenant, 'lane', lane,
-           'entry', entry, 'image', sha, 'size', size, 'cost', cost, 'reply', reply,
+           'entry', entry, 'image', sha, 'cost', cost, 'reply', reply,
            'state', worker and 'taken' or 'queued', 'attempt', worker and 1 or 0, 'worker', worker or '',
            'result_ttl', result_ttl, 'key', key)
 redis.call('ZADD', P .. 'deadlines', int(deadline), id)

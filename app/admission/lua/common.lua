@@ -75,7 +75,7 @@ end
 
 local function request(id)
   local names = {'model', 'priority', 'tenant', 'lane', 'entry', 'image', 'cost', 'reply', 'state',
-                 'attempt', 'worker', 'size', 'result_ttl', 'key'}
+                 'attempt', 'worker', 'result_ttl', 'key'}
   local values = redis.call('HMGET', P .. 'req:' .. id, unpack(names))
   if not values[1] then
     return nil
