@@ -48,7 +48,7 @@ def decode(data: bytes) -> Decoded:
     try:
         opened.image.load()
         check_size(*opened.image.size)  # HEIF may learn its true size only now
-        notes: list[str] = []
+        notes = list(opened.notes)
         rgb = _to_rgb(opened.image, notes)
         if opened.orientation in _TURN:
             rgb = rgb.transpose(_TURN[opened.orientation])

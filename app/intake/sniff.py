@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Any
 
 import pillow_heif
@@ -21,6 +20,8 @@ from PIL import (  # plugins are imported here because `Image.open` loads them l
     WebPImagePlugin,  # noqa: F401
 )
 
+from app.intake.containers import stream, tidy
+from app.intake.directories import leave_out_long_exif
 from app.intake.formats import format_of
 from app.problems import ProblemError
 
@@ -48,6 +49,8 @@ class Opened:
     image: Image.Image
     format: str
     orientation: int
+    notes: list[str]
+    """What was left out of its metadata."""
 
     @property
     def header(self) -> Header:
@@ -70,15 +73,23 @@ def check(data: bytes) -> Header:
 def open_checked(data: bytes) -> Opened:
     """Open an image for decoding, after the checks of `check`."""
     name = format_of(data)
+    tidied = tidy(name, data)
     try:
-        image: Image.Image = Image.open(BytesIO(data), formats=[name])
+        image: Image.Image = Image.open(stream(name, tidied.data), formats=[name])
+    except ProblemError:
+        raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         detail = f"Too many pixels: at most {MAX_SIDE} on a side and {MAX_PIXELS} in all are read."
         raise ProblemError("image-too-large", detail, field="image") from None
     except Exception as error:  # decoders raise anything at all on damaged bytes
         raise damaged(name, error) from error
     check_size(*image.size)
-    return Opened(image, name, _orientation(image, data))
+    if tidied.profile is not None:
+        image.info["icc_profile"] = tidied.profile
+    elif image.info.get("icc_profile", b"") is None:  # there is one, and not all of it
+        tidied.notes.append("unusable colour profile ignored")
+    leave_out_long_exif(image.info, tidied.notes)
+    return Opened(image, name, _orientation(image, tidied.data), tidied.notes)
 
 
 def check_size(width: int, height: int) -> None:

@@ -1,0 +1,126 @@
+"""Files of very many parts are refused before anything walks over them all."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from app.intake.blocks import MAX_BLOCKS, MAX_BOXES, MAX_CHUNKS
+from app.intake.decode import decode
+from app.intake.directories import MAX_ENTRIES
+from app.intake.jpeg_segments import MAX_FILL_BYTES, MAX_SCANS, MAX_SEGMENTS
+from app.intake.png_chunks import MAX_METADATA_CHUNKS, MAX_PIXEL_CHUNKS
+from app.intake.sniff import check
+from app.problems import ProblemError
+from tests.intake import containers as made
+from tests.intake.pictures import chunk, encode, plain
+
+EMPTY = chunk(b"teSt", b"")
+GREY = Image.new("L", (64, 64), 90)
+MANY = 1_000_000
+
+
+def gif(added: bytes) -> bytes:
+    data = encode(GREY, "GIF")
+    at = 13 + (3 << ((data[10] & 7) + 1) if data[10] & 0x80 else 0)
+    return data[:at] + added + data[at:]
+
+
+def webp(added: bytes) -> bytes:
+    data = encode(GREY, "WEBP") + added
+    return data[:4] + struct.pack("<I", len(data) - 8) + data[8:]
+
+
+def tiff(entries: int) -> bytes:
+    """A grey picture with this many more entries in its directory, which is moved behind everything."""
+    data = encode(GREY, "TIFF")
+    at = int.from_bytes(data[4:8], "little")
+    count = int.from_bytes(data[at : at + 2], "little")
+    old = data[at + 2 : at + 2 + 12 * count]
+    more = b"".join(struct.pack("<HHII", 0x8000 + number, 3, 1, 0) for number in range(entries))
+    head = data[:4] + struct.pack("<I", len(data)) + data[8:]
+    return head + struct.pack("<H", count + entries) + old + more + bytes(4)
+
+
+def many_scans(scans: int) -> bytes:
+    data = encode(plain(), "JPEG", progressive=True)
+    at = data.rindex(b"\xff\xda")
+    return data[:-2] + data[at:-2] * scans + data[-2:]
+
+
+REFUSED: dict[str, tuple[Callable[[], bytes], int]] = {
+    "PNG, before its pixels": (lambda: made.png_with(EMPTY * MANY), MAX_METADATA_CHUNKS),
+    "PNG, behind its pixels": (lambda: made.png_with(EMPTY * MANY, behind=True), MAX_METADATA_CHUNKS),
+    "PNG, empty pixels": (lambda: made.png_with(chunk(b"IDAT", b"") * MANY), MAX_PIXEL_CHUNKS),
+    "PNG, frames": (lambda: made.png_with(chunk(b"fcTL", b"") * MANY, behind=True), MAX_PIXEL_CHUNKS),
+    "JPEG, segments": (lambda: made.jpeg_with(b"\xff\xe5\0\2" * MANY), MAX_SEGMENTS),
+    "JPEG, restart markers": (lambda: made.jpeg_with(b"\xff\xd0" * MANY), MAX_SEGMENTS),
+    "JPEG, nothing but FF 00": (lambda: made.jpeg_with(b"\xff\0" * MANY), MAX_SEGMENTS),
+    "JPEG, fill bytes": (lambda: made.jpeg_with(b"\xff" * MANY), MAX_FILL_BYTES),
+    "JPEG, other bytes": (lambda: made.jpeg_with(made.segment(0xE5, b""), b"x" * MANY), MAX_FILL_BYTES),
+    "JPEG, scans": (lambda: many_scans(MAX_SCANS), MAX_SCANS),
+    "GIF, blocks": (lambda: gif(b"!\xfe" + b"\1x" * MANY + b"\0"), MAX_BLOCKS),
+    "GIF, extensions": (lambda: gif(b"!\xfe\0" * MANY), MAX_BLOCKS),
+    "GIF, extensions of an application": (lambda: gif(b"!\xff\0" + b"\1," * MANY + b"\0"), MAX_BLOCKS),
+    "GIF, other bytes": (lambda: gif(b"x" * MANY), MAX_BLOCKS),
+    "WebP": (lambda: webp(b"TEST\0\0\0\0" * MANY), MAX_CHUNKS),
+    "HEIC": (lambda: encode(plain(), "HEIF") + b"\0\0\0\x08free" * MANY, MAX_BOXES),
+    "AVIF": (lambda: encode(plain(), "AVIF") + b"\0\0\0\x08free" * MANY, MAX_BOXES),
+    "TIFF": (lambda: tiff(MAX_ENTRIES), MAX_ENTRIES),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_too_many(name: str) -> None:
+    make, limit = REFUSED[name]
+    data = make()
+    for look in (check, decode):
+        started = time.process_time()
+        with pytest.raises(ProblemError) as caught:
+            look(data)
+        spent = time.process_time() - started
+        assert (caught.value.slug, caught.value.status) == ("invalid-image", 422)
+        assert f"more than {limit:,} " in caught.value.detail
+        assert spent < 1  # walking a million of anything takes longer
+
+
+def split_pixels(size: int) -> bytes:
+    """A PNG with its pixels in chunks of `size` bytes."""
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (200, 200, 3), np.uint8))
+    parts = made.png_parts(encode(noise, "PNG"))
+    pixels = b"".join(body for kind, body in parts if kind == b"IDAT")
+    pieces = [(b"IDAT", pixels[at : at + size]) for at in range(0, len(pixels), size)]
+    return made.png([parts[0], *pieces, parts[-1]])
+
+
+READ: dict[str, Callable[[], bytes]] = {
+    "PNG in 12,000 chunks of pixels": lambda: split_pixels(10),
+    "PNG with 4,000 texts": lambda: made.png_with(chunk(b"tEXt", b"a\0b") * 4_000),
+    "JPEG with 4,000 segments": lambda: made.jpeg_with(b"\xff\xe5\0\2" * 4_000),
+    "JPEG with 60 kB between its segments": lambda: made.jpeg_with(b"\xff" * 60_000),
+    "JPEG with 80 scans": lambda: many_scans(70),
+    "GIF with 2 MB of comment": lambda: gif(b"!\xfe" + (b"\xff" + b"x" * 255) * 8_000 + b"\0"),
+    "WebP with 10,000 chunks": lambda: webp(b"TEST\0\0\0\0" * 10_000),
+    "TIFF with 1,000 entries": lambda: tiff(1_000),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_many_and_yet_a_picture(name: str) -> None:
+    data = READ[name]()
+    with Image.open(BytesIO(data)) as image:
+        expected = np.asarray(image.convert("RGB"))
+    assert (decode(data).image == expected).all()
+    assert check(data).width == expected.shape[1]
+
+
+def test_a_gif_of_many_frames_is_read() -> None:
+    frames = [Image.new("L", (16, 16), number % 256) for number in range(600)]
+    data = encode(frames[0], "GIF", save_all=True, append_images=frames[1:], optimize=False)
+    assert (decode(data).image == 0).all()
