@@ -17,6 +17,8 @@ from app.spatial.schemas import Box, Point, Task
 
 POINT_PERCENT = 0.5
 """How wide Label Studio shows a point, in percent of the image."""
+PIXEL_DIGITS = 2
+"""Of coordinates in pixels: a hundredth is finer than the fractions that they are made of."""
 
 
 class Export(Protocol):
@@ -167,11 +169,11 @@ class Pieces:
 def _coco_place(item: Box | Point, result: Result) -> dict[str, Any]:
     width, height = result.image.width, result.image.height
     if isinstance(item, Point):
-        x, y = item.x * width, item.y * height
+        x, y = round(item.x * width, PIXEL_DIGITS), round(item.y * height, PIXEL_DIGITS)
         return {"keypoints": [x, y, 2], "num_keypoints": 1, "bbox": [x, y, 0.0, 0.0], "area": 0.0}
-    box = [item.x_min * width, item.y_min * height]
     sides = [(item.x_max - item.x_min) * width, (item.y_max - item.y_min) * height]
-    return {"bbox": [*box, *sides], "area": sides[0] * sides[1]}
+    box = [round(value, PIXEL_DIGITS) for value in (item.x_min * width, item.y_min * height, *sides)]
+    return {"bbox": box, "area": round(sides[0] * sides[1], PIXEL_DIGITS)}
 
 
 def _region(number: int, item: Box | Point, result: Result) -> dict[str, Any]:

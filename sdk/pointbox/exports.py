@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from pointbox.results import Detection, DetectResult, Point, PointResult
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 NO_POINTS = "YOLO's label files hold boxes, not points: use another format."
 POINT_PERCENT = 0.5
 """How wide Label Studio shows a point, in percent of the image."""
+PIXEL_DIGITS = 2
+"""Of coordinates in pixels: a hundredth is finer than the fractions that they are made of."""
 
 
 def coco(results: Iterable[tuple[str, DetectResult | PointResult]]) -> dict[str, Any]:
@@ -36,7 +38,8 @@ def coco(results: Iterable[tuple[str, DetectResult | PointResult]]) -> dict[str,
             categories.setdefault(phrase.object, len(categories) + 1)
         for found in result:
             about = {"image_id": image["id"], "category_id": categories[found.label], "score": found.score}
-            annotations.append({"id": len(annotations) + 1, **about, **_coco_shape(found), "iscrowd": 0})
+            shape = _coco_shape(found, result.image.width, result.image.height)
+            annotations.append({"id": len(annotations) + 1, **about, **shape, "iscrowd": 0})
     has_points = any(hasattr(kind, "points") for kind in kinds)
     extra = {"keypoints": ["point"], "skeleton": []} if has_points else {}
     return {
@@ -78,25 +81,31 @@ def label_studio(image: str, result: DetectResult | PointResult) -> dict[str, An
     return {"data": {"image": image}, "predictions": [about | {"result": regions}]}
 
 
-def _coco_shape(found: Detection | Point) -> dict[str, Any]:
-    pixels = found.pixels
-    if len(pixels) == 2:
-        x, y = pixels
+def _coco_shape(found: Detection | Point, width: int, height: int) -> dict[str, Any]:
+    if hasattr(found, "x"):
+        x, y = cast("Point", found).pixels
         return {"keypoints": [x, y, 2], "num_keypoints": 1, "bbox": [x, y, 0.0, 0.0], "area": 0.0}
-    x_min, y_min, x_max, y_max = pixels
-    width, height = x_max - x_min, y_max - y_min
-    return {"bbox": [x_min, y_min, width, height], "area": width * height}
+    box = cast("Detection", found)
+    sides = [(box.x_max - box.x_min) * width, (box.y_max - box.y_min) * height]
+    corner_and_sides = [*box.pixels[:2], *(round(side, PIXEL_DIGITS) for side in sides)]
+    return {"bbox": corner_and_sides, "area": round(sides[0] * sides[1], PIXEL_DIGITS)}
 
 
 def _region(number: int, found: Detection | Point, width: int, height: int) -> dict[str, Any]:
-    corners = found.pixels
-    x, y = corners[0] / width * 100, corners[1] / height * 100
-    if len(corners) == 2:
-        kind, shape = "keypointlabels", {"width": POINT_PERCENT}
+    """Label Studio counts in percent."""
+    if hasattr(found, "x"):
+        point = cast("Point", found)
+        kind, place = "keypointlabels", {"x": 100 * point.x, "y": 100 * point.y, "width": POINT_PERCENT}
     else:
+        box = cast("Detection", found)
         kind = "rectanglelabels"
-        size = (corners[2] - corners[0]) / width, (corners[3] - corners[1]) / height
-        shape = {"width": size[0] * 100, "height": size[1] * 100, "rotation": 0}
+        place = {
+            "x": 100 * box.x_min,
+            "y": 100 * box.y_min,
+            "width": 100 * (box.x_max - box.x_min),
+            "height": 100 * (box.y_max - box.y_min),
+            "rotation": 0,
+        }
     return {
         "id": str(number),
         "type": kind,
@@ -106,5 +115,5 @@ def _region(number: int, found: Detection | Point, width: int, height: int) -> d
         "original_height": height,
         "image_rotation": 0,
         "score": found.score,
-        "value": {"x": x, "y": y, **shape, kind: [found.label]},
+        "value": {**place, kind: [found.label]},
     }

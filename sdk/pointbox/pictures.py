@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec import Struct
-from PIL import ExifTags, Image, ImageOps
+from PIL import ExifTags, Image, ImageCms, ImageOps
 
-LOSSLESS_PIXELS = 1 << 20
-"""Up to here a picture in memory travels as PNG; a larger one, if JPEG can hold it, as JPEG."""
-JPEG_QUALITY = 95
-_PNG_MODES = frozenset({"1", "L", "LA", "P", "I;16", "RGB", "RGBA"})
-_TIFF_MODES = frozenset({"I", "F"})
-_URLS = ("http://", "https://", "data:")
+from pointbox.addresses import is_for_service, path_of
+from pointbox.encoding import encode, storable
+from pointbox.opening import opened
+from pointbox.originals import original
+
+_WIDE_MODES = frozenset({"I", "F", "I;16"})
 
 
 class ImageHandle(Struct, frozen=True, kw_only=True):
@@ -44,7 +43,7 @@ class SupportsArray(Protocol):
 ImageSource: TypeAlias = (
     str | os.PathLike[str] | bytes | bytearray | memoryview | Image.Image | SupportsArray | ImageHandle
 )
-"""A path, the bytes of an image file, a PIL image, an RGB array, an http(s) or data URL, or a handle."""
+"""A path, the bytes of an image file, a PIL image, an RGB array, an http(s), data or file URL, a handle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +72,14 @@ def prepare(image: ImageSource) -> Prepared:
     """
     if isinstance(image, ImageHandle):
         return image
-    if isinstance(image, str) and image.startswith(_URLS):
-        return Link(image)
-    if isinstance(image, (str, os.PathLike)):
-        if image == "":
-            raise ValueError("The path of the picture is empty.")
+    if isinstance(image, str):
+        return Link(image.strip()) if is_for_service(image) else Upload(path_of(image).read_bytes())
+    if isinstance(image, os.PathLike):
         return Upload(Path(image).read_bytes())
     if isinstance(image, (bytes, bytearray, memoryview)):
         return Upload(bytes(image))
+    if isinstance(image, Image.Image) and (data := original(image)) is not None:
+        return Upload(data)
     return Upload(encode(in_memory(image)))
 
 
@@ -109,36 +108,22 @@ def in_memory(image: Image.Image | SupportsArray) -> Image.Image:
     )
 
 
-def encode(image: Image.Image) -> bytes:
-    """The image as a file that loses nothing the model could see, and nothing at all if it is small."""
-    if image.mode not in _PNG_MODES | _TIFF_MODES:
-        image = image.convert("RGB")
-    sink = BytesIO()
-    if image.mode in _TIFF_MODES:
-        image.save(sink, "TIFF")
-    elif image.mode in ("L", "RGB") and image.width * image.height > LOSSLESS_PIXELS:
-        image.save(sink, "JPEG", quality=JPEG_QUALITY, subsampling=0)
-    else:
-        # EXIF data is left out: the picture is upright already.
-        image.save(sink, "PNG", compress_level=1, exif=b"")
-    return sink.getvalue()
-
-
 def upright(image: ImageSource) -> Image.Image:
     """The picture in RGB as answers see it, for drawing: upright, transparency on white.
 
     Raises:
         OSError: Pillow cannot read it. ValueError: it is only with the service.
     """
-    if isinstance(image, ImageHandle) or (isinstance(image, str) and image.startswith(_URLS)):
+    if isinstance(image, ImageHandle) or (isinstance(image, str) and is_for_service(image)):
         raise ValueError("The picture is not on this side: pass it, as draw(image).")
     if isinstance(image, (bytes, bytearray, memoryview)):
-        with Image.open(BytesIO(image)) as opened:
-            return _rgb(in_memory(opened))
-    if isinstance(image, (str, os.PathLike)):
-        with Image.open(image) as opened:
-            return _rgb(in_memory(opened))
-    return _rgb(in_memory(image))
+        data = bytes(image)
+    elif isinstance(image, (str, os.PathLike)):
+        data = (path_of(image) if isinstance(image, str) else Path(image)).read_bytes()
+    else:
+        return _rgb(in_memory(image))
+    with opened(data) as picture:
+        return _rgb(in_memory(picture))
 
 
 def size_of(prepared: Prepared) -> tuple[int, int]:
@@ -148,7 +133,7 @@ def size_of(prepared: Prepared) -> tuple[int, int]:
     if isinstance(prepared, Link):
         return 0, 0
     try:
-        with Image.open(BytesIO(prepared.data)) as image:
+        with opened(prepared.data) as image:
             turned = image.format != "TIFF" and image.getexif().get(ExifTags.Base.Orientation, 1) in (
                 5,
                 6,
@@ -176,13 +161,19 @@ def _from_array(array: SupportsArray) -> Image.Image:
 
 def _rgb(picture: Image.Image) -> Image.Image:
     """With the service's rules for transparency and for more than 8 bits."""
+    picture = storable(picture)
+    if picture.mode in _WIDE_MODES:
+        low, high = 0.0, 65535.0
+        if picture.mode != "I;16":
+            low, high = cast(tuple[float, float], picture.getextrema())
+        scale = 255 / ((high - low) or 1)
+        return picture.convert("F").point(lambda value: value * scale + -low * scale).convert("RGB")
+    if picture.mode == "LAB":
+        lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
+        converted = ImageCms.profileToProfile(picture, lab, srgb, outputMode="RGB")
+        assert converted is not None
+        return converted
     if picture.has_transparency_data:
         picture = picture.convert("RGBA")
         picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
-    elif picture.mode in _TIFF_MODES or picture.mode.startswith("I;16"):
-        low, high = 0.0, 65535.0
-        if picture.mode in _TIFF_MODES:
-            low, high = cast(tuple[float, float], picture.getextrema())
-        scale = 255 / ((high - low) or 1)
-        picture = picture.convert("F").point(lambda value: value * scale + -low * scale)
     return picture.convert("RGB")

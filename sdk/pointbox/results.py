@@ -64,9 +64,10 @@ class Detection(Found, frozen=True, kw_only=True):
 
     @property
     def pixels(self) -> PixelBox:
-        """The corners in pixels."""
+        """The corners in pixels, rounded to 0.01."""
         width, height = self._frame()
-        return PixelBox(self.x_min * width, self.y_min * height, self.x_max * width, self.y_max * height)
+        corners = (self.x_min * width, self.y_min * height, self.x_max * width, self.y_max * height)
+        return PixelBox(*(round(value, exports.PIXEL_DIGITS) for value in corners))
 
     @property
     def area(self) -> float:
@@ -90,9 +91,11 @@ class Point(Found, frozen=True, kw_only=True):
 
     @property
     def pixels(self) -> PixelPoint:
-        """The point in pixels."""
+        """The point in pixels, rounded to 0.01."""
         width, height = self._frame()
-        return PixelPoint(self.x * width, self.y * height)
+        return PixelPoint(
+            round(self.x * width, exports.PIXEL_DIGITS), round(self.y * height, exports.PIXEL_DIGITS)
+        )
 
 
 class ImageInfo(Struct, frozen=True, kw_only=True):

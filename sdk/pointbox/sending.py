@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import httpx
 
@@ -27,18 +29,39 @@ class Pieces:
     """The body of a response as it comes in. Keeps the connection until `close`."""
 
     def __init__(self, response: httpx.Response, tries: Tries, held: ExitStack) -> None:
+        self._response = response
         self._pieces = response.iter_bytes()
         self._tries = tries
         self._held = held
+        self._process = os.getpid()
+        self._cut_off = False
 
     def next(self) -> bytes:
         """The next piece; none is empty but the last.
 
         Raises:
-            PointboxError: the connection broke, or the service was silent for too long.
+            PointboxError: the connection broke, the service was silent too long, or the client was closed.
         """
-        with self._tries.named(), self._tries.waiting():
-            return next(self._pieces, b"")
+        try:
+            if not self._cut_off:
+                with self._tries.named(), self._tries.waiting():
+                    return next(self._pieces, b"")
+        except Exception:
+            if not self._cut_off:  # else this is how a read ends whose connection is closed under it
+                raise
+        raise self._tries.client_closed()
+
+    def cut_off(self) -> None:
+        """Hang up because the client is closed; a thread that waits for the next piece gets an error."""
+        if self._process != os.getpid():
+            return  # the connection is the parent's
+        self._cut_off = True
+        stream = self._response.extensions.get("network_stream")
+        connection = stream.get_extra_info("socket") if stream is not None else None
+        if connection is not None:
+            with suppress(OSError):  # not connected any more
+                connection.shutdown(socket.SHUT_RDWR)
+        self.close()
 
     def close(self) -> None:
         """Hang up, if the body has not ended. May be called more than once."""
@@ -53,6 +76,7 @@ class Sender:
         self._pools: dict[int, httpx.Client] = {}
         """By process: a child must not read from the connections of its parent. No lock: one that another
         thread held at the fork would stay locked in the child for ever."""
+        self._streams: WeakValueDictionary[int, Pieces] = WeakValueDictionary()
 
     def __reduce__(self) -> tuple[type[Sender], tuple[Config]]:
         """Processes that are spawned, not forked, get a client by pickling: without its connections."""
@@ -88,11 +112,17 @@ class Sender:
                 except PointboxError as error:
                     pause_s = tries.pause_s(error)
                 else:
-                    return Pieces(response, tries, held.pop_all())
+                    pieces = Pieces(response, tries, held.pop_all())
+                    self._streams[id(pieces)] = pieces
+                    return pieces
             time.sleep(pause_s)
 
     def close(self) -> None:
-        """Close the connections of this process."""
+        """Close the connections of this process; streams that are open end with ConnectionFailed."""
+        for reference in self._streams.valuerefs():
+            pieces = reference()
+            if pieces is not None:
+                pieces.cut_off()
         self._pool().close()
 
     @contextmanager

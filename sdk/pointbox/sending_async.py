@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import httpx
 
@@ -26,15 +27,30 @@ class AsyncPieces:
         self._pieces = response.aiter_bytes()
         self._tries = tries
         self._held = held
+        self._loop = asyncio.get_running_loop()
+        self._cut_off = False
 
     async def next(self) -> bytes:
         """The next piece; none is empty but the last.
 
         Raises:
-            PointboxError: the connection broke, or the service was silent for too long.
+            PointboxError: the connection broke, the service was silent too long, or the client was closed.
         """
-        with self._tries.named(), self._tries.waiting():
-            return await anext(self._pieces, b"")
+        try:
+            if not self._cut_off:
+                with self._tries.named(), self._tries.waiting():
+                    return await anext(self._pieces, b"")
+        except Exception:
+            if not self._cut_off:  # else this is how a read ends whose connection is closed under it
+                raise
+        raise self._tries.client_closed()
+
+    async def cut_off(self) -> None:
+        """Hang up because the client is closed; a task that waits for the next piece gets an error."""
+        if self._loop is not asyncio.get_running_loop():
+            return
+        self._cut_off = True
+        await self.close()
 
     async def close(self) -> None:
         """Hang up, if the body has not ended. May be called more than once."""
@@ -47,6 +63,7 @@ class AsyncSender:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._pools: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
+        self._streams: WeakValueDictionary[int, AsyncPieces] = WeakValueDictionary()
 
     def __reduce__(self) -> tuple[type[AsyncSender], tuple[Config]]:
         """As with `Sender`."""
@@ -84,11 +101,17 @@ class AsyncSender:
                 except TimeoutError as error:
                     raise tries.timed_out() from error
                 else:
-                    return AsyncPieces(response, tries, held.pop_all())
+                    pieces = AsyncPieces(response, tries, held.pop_all())
+                    self._streams[id(pieces)] = pieces
+                    return pieces
             await asyncio.sleep(pause_s)
 
     async def close(self) -> None:
-        """Close the connections of this event loop."""
+        """Close the connections of this event loop; its streams that are open end with ConnectionFailed."""
+        for reference in self._streams.valuerefs():
+            pieces = reference()
+            if pieces is not None:
+                await pieces.cut_off()
         await self._pool().aclose()
 
     async def _body(self, call: Call[T], tries: Tries) -> bytes:

@@ -59,6 +59,10 @@ class Tries:
             self._request_id,
         )
 
+    def client_closed(self) -> ConnectionFailed:
+        """The exception for a stream whose client was closed."""
+        return ConnectionFailed("The client was closed before the answer was complete.", self._request_id)
+
     def pause_s(self, error: PointboxError) -> float:
         """How long to wait before the next try.
 

@@ -24,6 +24,7 @@ from pointbox import DetectResult, PointResult
 SIZE = ImageInfo(width=200, height=100)
 BOX = Box(x_min=0.1, y_min=0.2, x_max=0.5, y_max=0.6, label="dog", phrase_index=0, score=0.75)
 CAT = Box(x_min=0.0, y_min=0.0, x_max=1.0, y_max=1.0, label="cat", phrase_index=1, score=0.5)
+THIRD = Box(x_min=0.1, y_min=0.333333, x_max=0.7, y_max=0.666667, label="dog", phrase_index=0, score=1.0)
 SPOT = Point(x=0.25, y=0.5, label="dog", phrase_index=0, score=0.75)
 
 
@@ -120,10 +121,21 @@ def test_label_studio(tmp_path: Path, task: Task) -> None:
     )
 
 
+def test_pixels_have_two_digits(tmp_path: Path) -> None:
+    result = Result(key="a.jpg", image=ImageInfo(width=333, height=777), objects=[THIRD], phrases=[])
+    coco = json.loads(exported(tmp_path, spec_of("detect", "coco"), [result], "coco.json"))
+    assert coco["annotations"][0]["bbox"] == [33.3, 259.0, 199.8, 259.0]
+    assert coco["annotations"][0]["area"] == 51748.3
+    point = Point(x=0.123456, y=0.5, label="dog", phrase_index=0, score=0.75)
+    spot = Result(key="a.jpg", image=ImageInfo(width=333, height=777), points=[point], phrases=[])
+    coco = json.loads(exported(tmp_path / "point", spec_of("point", "coco"), [spot], "coco.json"))
+    assert coco["annotations"][0]["keypoints"] == [41.11, 388.5, 2]
+
+
 @pytest.mark.parametrize("task", ["detect", "point"])
 def test_the_client_writes_the_same(tmp_path: Path, task: Task) -> None:
     result = (
-        boxes("a.jpg", BOX, CAT)
+        boxes("a.jpg", BOX, CAT, THIRD)
         if task == "detect"
         else Result(key="a.jpg", image=SIZE, points=[SPOT, SPOT], phrases=[])
     )

@@ -69,6 +69,17 @@ def test_pixels_and_area(detected: DetectResult, pointed: PointResult) -> None:
     assert pointed[1].pixels.y == 480
 
 
+def test_pixels_have_two_digits() -> None:
+    odd = {**DETECTED["image"], "width": 333, "height": 777}
+    boxes = [{**BOXES[0], "x_min": 0.1, "y_min": 0.333333, "x_max": 0.7, "y_max": 0.666667}]
+    result = msgspec.convert({**DETECTED, "image": odd, "objects": boxes}, DetectResult)
+    assert result[0].pixels == (33.3, 259.0, 233.1, 518.0)
+    assert result.to_coco()["annotations"][0]["bbox"] == [33.3, 259.0, 199.8, 259.0]
+    points = [{**POINTED["points"][0], "x": 0.123456, "y": 0.5}]
+    pointed = msgspec.convert({**POINTED, "image": odd, "points": points}, PointResult)
+    assert pointed[0].pixels == (41.11, 388.5)
+
+
 def test_a_result_is_a_sequence(detected: DetectResult, pointed: PointResult) -> None:
     assert [found.label for found in detected] == [found.label for found in pointed] == ["cat", "dog"]
     assert (len(detected), len(pointed), detected[-1].label) == (2, 2, "dog")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -193,6 +195,86 @@ def test_a_closed_stream_has_no_result(script: Script, png: bytes) -> None:
         stream.close()
         with pytest.raises(pointbox.PointboxError):
             stream.result()
+
+
+def first_then_silence(left: threading.Event) -> Callable[[Exchange], None]:
+    """A step that streams one object, then waits until the caller has hung up."""
+
+    def step(exchange: Exchange) -> None:
+        exchange.begin(200, content_type="text/event-stream", transfer_encoding="chunked")
+        exchange.piece(event("object", BOX))
+        if exchange.gone():
+            left.set()
+
+    return step
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("waiting", [False, True])
+def test_a_client_is_closed_while_a_stream_is_open(script: Script, png: bytes, waiting: bool) -> None:
+    """Its reader may be between two pieces, or wait for one in another thread."""
+    left = threading.Event()
+    script.steps[:] = [first_then_silence(left)]
+    with ThreadPoolExecutor(1) as pool:
+        client = Client(script.url)
+        stream = client.detect(png, "cat", stream=True)
+        assert next(stream).label == "cat"
+        rest = pool.submit(next, stream) if waiting else None
+        time.sleep(0.2 if waiting else 0)  # until it waits; sooner, it would be between two pieces
+        client.close()
+        with pytest.raises(pointbox.ConnectionFailed, match="client was closed"):
+            next(stream) if rest is None else rest.result(20)
+        with pytest.raises(pointbox.ConnectionFailed):
+            stream.result()
+    assert left.wait(20)
+    stream.close()
+    del stream
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("waiting", [False, True])
+def test_an_asyncio_client_is_closed_while_a_stream_is_open(
+    script: Script, png: bytes, waiting: bool
+) -> None:
+    left = threading.Event()
+    script.steps[:] = [first_then_silence(left)]
+
+    async def ask() -> None:
+        async with AsyncClient(script.url) as client:
+            stream = await client.detect(png, "cat", stream=True)
+            assert (await anext(stream)).label == "cat"
+            rest = asyncio.ensure_future(stream.result()) if waiting else None
+            await asyncio.sleep(0.2 if waiting else 0)
+        with pytest.raises(pointbox.ConnectionFailed, match="client was closed"):
+            async with asyncio.timeout(20):
+                await (stream.result() if rest is None else rest)
+        with pytest.raises(pointbox.ConnectionFailed):
+            await stream.result()
+        await stream.close()
+        assert await asyncio.to_thread(left.wait, 20)
+
+    asyncio.run(ask(), debug=True)
+    gc.collect()
+
+
+@doors
+def test_an_answer_that_is_complete_outlives_its_client(script: Script, png: bytes, door: str) -> None:
+    script.steps[:] = [events(*PIECES)]
+
+    async def ask() -> pointbox.DetectResult:
+        async with AsyncClient(script.url) as client:
+            stream = await client.detect(png, ["cat", "dog"], stream=True)
+            await stream.result()
+        return await stream.result()
+
+    if door == "asyncio":
+        assert len(asyncio.run(ask())) == 2
+        return
+    with Client(script.url) as client:
+        stream = client.detect(png, ["cat", "dog"], stream=True)
+        stream.result()
+    assert len(stream.result()) == 2
 
 
 def test_what_the_caller_does_in_between_does_not_count(script: Script, png: bytes) -> None:
