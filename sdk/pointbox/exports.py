@@ -85,10 +85,9 @@ def _coco_shape(found: Detection | Point, width: int, height: int) -> dict[str, 
     if hasattr(found, "x"):
         x, y = cast("Point", found).pixels
         return {"keypoints": [x, y, 2], "num_keypoints": 1, "bbox": [x, y, 0.0, 0.0], "area": 0.0}
-    box = cast("Detection", found)
-    sides = [(box.x_max - box.x_min) * width, (box.y_max - box.y_min) * height]
-    corner_and_sides = [*box.pixels[:2], *(round(side, PIXEL_DIGITS) for side in sides)]
-    return {"bbox": corner_and_sides, "area": round(sides[0] * sides[1], PIXEL_DIGITS)}
+    sides = [(found.x_max - found.x_min) * width, (found.y_max - found.y_min) * height]
+    box = [*found.pixels[:2], *(round(side, PIXEL_DIGITS) for side in sides)]
+    return {"bbox": box, "area": round(sides[0] * sides[1], PIXEL_DIGITS)}
 
 
 def _region(number: int, found: Detection | Point, width: int, height: int) -> dict[str, Any]:
@@ -97,13 +96,12 @@ def _region(number: int, found: Detection | Point, width: int, height: int) -> d
         point = cast("Point", found)
         kind, place = "keypointlabels", {"x": 100 * point.x, "y": 100 * point.y, "width": POINT_PERCENT}
     else:
-        box = cast("Detection", found)
         kind = "rectanglelabels"
         place = {
-            "x": 100 * box.x_min,
-            "y": 100 * box.y_min,
-            "width": 100 * (box.x_max - box.x_min),
-            "height": 100 * (box.y_max - box.y_min),
+            "x": 100 * found.x_min,
+            "y": 100 * found.y_min,
+            "width": 100 * (found.x_max - found.x_min),
+            "height": 100 * (found.y_max - found.y_min),
             "rotation": 0,
         }
     return {
