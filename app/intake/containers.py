@@ -5,6 +5,7 @@ from __future__ import annotations
 from io import BytesIO
 
 from app.intake import blocks, jpeg_segments, png_chunks
+from app.intake.boxes import check_boxes
 from app.intake.tidied import Tidied
 
 
@@ -24,7 +25,7 @@ def tidy(format: str, data: bytes) -> Tidied:
     if format == "WEBP":
         blocks.check_webp(data)
     elif format in ("HEIF", "AVIF"):
-        blocks.check_boxes(format, data)
+        check_boxes(format, data)
     elif format == "TIFF":
         blocks.check_tiff(data)
     return Tidied(data)

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.intake.blocks import MAX_BLOCKS, MAX_BOXES, MAX_CHUNKS
+from app.intake.blocks import MAX_BLOCKS, MAX_CHUNKS
+from app.intake.boxes import MAX_BOXES, MAX_ITEMS, MAX_SAMPLES
 from app.intake.decode import decode
-from app.intake.directories import MAX_ENTRIES
+from app.intake.directories import MAX_ENTRIES, MAX_NUMBERS
 from app.intake.jpeg_segments import MAX_FILL_BYTES, MAX_SCANS, MAX_SEGMENTS
 from app.intake.png_chunks import MAX_METADATA_CHUNKS, MAX_PIXEL_CHUNKS
 from app.intake.sniff import check
@@ -48,6 +49,57 @@ def tiff(entries: int) -> bytes:
     return head + struct.pack("<H", count + entries) + old + more + bytes(4)
 
 
+def box(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body) + 8) + kind + body
+
+
+def avif(path: list[bytes], body: bytes) -> bytes:
+    """An AVIF animation with transparency and one of its boxes exchanged; the way to it is `path`."""
+    frames = [Image.new("RGBA", (32, 24), (40 * number, 0, 0, 128)) for number in range(3)]
+    return exchanged(encode(frames[0], "AVIF", save_all=True, append_images=frames[1:]), path, body)
+
+
+def exchanged(data: bytes, path: list[bytes], body: bytes) -> bytes:
+    at, parts = 0, []
+    while at < len(data):
+        length = int.from_bytes(data[at : at + 4], "big")
+        kind, old = data[at + 4 : at + 8], data[at + 8 : at + length]
+        if kind == path[0]:
+            front = old[:4] if kind == b"meta" else b""
+            old = body if len(path) == 1 else front + exchanged(old[len(front) :], path[1:], body)
+        parts.append(box(kind, old))
+        at += length
+    assert b"".join(parts) != data
+    return b"".join(parts)
+
+
+def nested(depth: int) -> bytes:
+    data = b""
+    for _ in range(depth):
+        data = box(b"moov", data)
+    return encode(plain(), "AVIF") + data
+
+
+TABLES = [b"moov", b"trak", b"mdia", b"minf", b"stbl"]
+ITEMS = struct.pack(">I", 60_000)
+
+
+def strips(count: int, kind: int = 4) -> bytes:
+    """A grey TIFF of 64 x 64 pixels that says that it has this many strips."""
+    base = 8 + 2 + 12 * 9 + 4
+    arrays = {273: base, 279: base + 4 * count}
+    values = {256: 64, 257: 64, 258: 8, 259: 1, 262: 1, 273: 0, 277: 1, 278: 1, 279: 0}
+    entries = [
+        struct.pack(
+            "<HHII", tag, kind if tag == 273 else 4, count if tag in arrays else 1, arrays.get(tag, value)
+        )
+        for tag, value in values.items()
+    ]
+    pixels = base + 8 * count
+    tables = struct.pack("<I", pixels) * count + struct.pack("<I", 64) * count
+    return b"II*\0\x08\0\0\0" + struct.pack("<H", 9) + b"".join(entries) + bytes(4) + tables + bytes(64)
+
+
 def many_scans(scans: int) -> bytes:
     data = encode(plain(), "JPEG", progressive=True)
     at = data.rindex(b"\xff\xda")
@@ -72,6 +124,29 @@ REFUSED: dict[str, tuple[Callable[[], bytes], int]] = {
     "WebP": (lambda: webp(b"TEST\0\0\0\0" * MANY), MAX_CHUNKS),
     "HEIC": (lambda: encode(plain(), "HEIF") + b"\0\0\0\x08free" * MANY, MAX_BOXES),
     "AVIF": (lambda: encode(plain(), "AVIF") + b"\0\0\0\x08free" * MANY, MAX_BOXES),
+    "AVIF, inner boxes": (lambda: avif([b"meta", b"iprp", b"ipco"], b"\0\0\0\x08free" * MANY), MAX_BOXES),
+    "AVIF, places of items": (
+        lambda: avif([b"meta", b"iloc"], b"\2\0\0\0\x44\0" + ITEMS + bytes(10) * 60_000),
+        MAX_ITEMS,
+    ),
+    "AVIF, items": (
+        lambda: avif([b"meta", b"iinf"], b"\1\0\0\0" + ITEMS + box(b"infe", bytes(13)) * 60_000),
+        MAX_ITEMS,
+    ),
+    "AVIF, properties": (
+        lambda: avif([b"meta", b"iprp", b"ipma"], b"\1\0\0\0" + ITEMS + bytes(5) * 60_000),
+        MAX_ITEMS,
+    ),
+    "AVIF, references": (
+        lambda: avif([b"meta", b"iref"], bytes(4) + box(b"dimg", bytes(4) + b"\1\2" * 60_000)),
+        MAX_ITEMS,
+    ),
+    "AVIF, frames": (
+        lambda: avif([*TABLES, b"stsc"], bytes(4) + struct.pack(">I", 60_000) + bytes(12) * 60_000),
+        MAX_SAMPLES,
+    ),
+    "TIFF, strips": (lambda: strips(MANY), MAX_NUMBERS),
+    "TIFF, strips at bytes": (lambda: strips(MANY, 1), MAX_NUMBERS),
     "TIFF": (lambda: tiff(MAX_ENTRIES), MAX_ENTRIES),
 }
 
@@ -99,6 +174,17 @@ def split_pixels(size: int) -> bytes:
     return made.png([parts[0], *pieces, parts[-1]])
 
 
+def test_an_entry_of_a_tiff_that_is_longer_than_the_file_is_left_out() -> None:
+    data = bytearray(tiff(1))
+    at = data.index(struct.pack("<HHI", 0x8000, 3, 1))
+    struct.pack_into("<I", data, at + 4, 1 << 30)
+    assert (decode(bytes(data)).image == 90).all()
+
+
+def test_boxes_within_boxes_within_boxes() -> None:
+    assert decode(nested(100)).image.shape == (40, 100, 3)
+
+
 READ: dict[str, Callable[[], bytes]] = {
     "PNG in 12,000 chunks of pixels": lambda: split_pixels(10),
     "PNG with 4,000 texts": lambda: made.png_with(chunk(b"tEXt", b"a\0b") * 4_000),
@@ -107,6 +193,7 @@ READ: dict[str, Callable[[], bytes]] = {
     "JPEG with 80 scans": lambda: many_scans(70),
     "GIF with 2 MB of comment": lambda: gif(b"!\xfe" + (b"\xff" + b"x" * 255) * 8_000 + b"\0"),
     "WebP with 10,000 chunks": lambda: webp(b"TEST\0\0\0\0" * 10_000),
+    "TIFF with 10,000 strips": lambda: strips(10_000),
     "TIFF with 1,000 entries": lambda: tiff(1_000),
 }
 
