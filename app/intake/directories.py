@@ -13,7 +13,7 @@ MAX_ENTRIES = 4_096
 _OPAQUE = frozenset({1, 2, 6, 7})
 """Types of entries: bytes and text."""
 _NUMBERS = frozenset({258, 273, 279, 320, 324, 325, 339})
-"""Tags whose values are numbers whatever their type: bits, colours, places and lengths of strips and tiles."""
+"""Tags whose values are numbers, whatever their type: bits, colours, places and sizes of strips and tiles."""
 
 
 def count_entries(block: bytes | memoryview) -> int:

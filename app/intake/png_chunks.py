@@ -159,11 +159,12 @@ class _Walk:
             rest = b"\0" + rest[2:].split(b"\0", 2)[-1] if rest[1:2] == b"\0" else b"\1"
         if not rest:
             return True
-        text = _inflated(rest[1:], MAX_TEXT_CHUNK) if rest[0] == 0 else None
-        if text is None or len(text) >= MAX_TEXT_CHUNK:
+        if rest[0] != 0 or self._text_room == 0:
             return False
-        self._text_room -= len(text)
-        return self._text_room >= 0
+        limit = min(self._text_room, MAX_TEXT_CHUNK)
+        text = _inflated(rest[1:], limit)
+        self._text_room -= len(text or b"")
+        return text is not None and len(text) < limit
 
 
 def _inflated(data: bytes, limit: int) -> bytes | None:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import time
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -91,16 +92,21 @@ def test_sizes_are_judged_by_the_header(client: httpx.Client) -> None:
 
 async def test_a_header_that_takes_long_holds_up_nobody(service: Service) -> None:
     png = encode(plain(), "PNG")
+    texts = chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(500_000))) * 1_000 + chunk(b"tEXt", b"a\0b") * 3_000
+    longest = png[:33] + texts + png[33:]
     hostile = png[:33] + chunk(b"tEXt", b"a\0b") * 400_000 + png[33:]
     async with httpx.AsyncClient(base_url=service.url, timeout=60) as client:
         headers = {"content-type": "image/png"}
-        slow = asyncio.create_task(client.post("/detect?object=x", content=hostile, headers=headers))
+        refused = await client.post("/detect?object=x", content=hostile, headers=headers)
+        slow = asyncio.create_task(client.post("/detect?object=x", content=longest, headers=headers))
         probes = 0
         while not slow.done():
             assert (await client.get("/livez")).status_code == 200
             probes += 1
     assert slow.result().status_code == 200
     assert probes > 5
+    assert problem(refused) == (422, "invalid-image", "image")
+    assert "more than 4,096 chunks of metadata" in refused.json()["detail"]
 
 
 def test_routes_and_methods(client: httpx.Client) -> None:

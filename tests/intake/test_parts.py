@@ -89,12 +89,10 @@ def strips(count: int, kind: int = 4) -> bytes:
     base = 8 + 2 + 12 * 9 + 4
     arrays = {273: base, 279: base + 4 * count}
     values = {256: 64, 257: 64, 258: 8, 259: 1, 262: 1, 273: 0, 277: 1, 278: 1, 279: 0}
-    entries = [
-        struct.pack(
-            "<HHII", tag, kind if tag == 273 else 4, count if tag in arrays else 1, arrays.get(tag, value)
-        )
-        for tag, value in values.items()
-    ]
+    entries = []
+    for tag, value in values.items():
+        length, written = (count, arrays[tag]) if tag in arrays else (1, value)
+        entries.append(struct.pack("<HHII", tag, kind if tag == 273 else 4, length, written))
     pixels = base + 8 * count
     tables = struct.pack("<I", pixels) * count + struct.pack("<I", 64) * count
     return b"II*\0\x08\0\0\0" + struct.pack("<H", 9) + b"".join(entries) + bytes(4) + tables + bytes(64)
