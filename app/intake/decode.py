@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from app.intake import tiff
 from app.intake.colours import to_srgb
-from app.intake.sniff import check_size, damaged, open_checked
+from app.intake.filler import WATCHED, load_whole
+from app.intake.sniff import Opened, check_size, open_checked, open_image, unreadable
 from app.problems import ProblemError
 
 _TURN = {
@@ -46,19 +48,35 @@ def decode(data: bytes) -> Decoded:
     """
     opened = open_checked(data)
     try:
-        opened.image.load()
-        check_size(*opened.image.size)  # HEIF may learn its true size only now
         notes: list[str] = []
-        rgb = _to_rgb(opened.image, notes)
+        rgb = _decoded(opened, data, notes)
         if opened.orientation in _TURN:
             rgb = rgb.transpose(_TURN[opened.orientation])
             notes.append(f"turned upright (EXIF orientation {opened.orientation})")
+        elif opened.turned is not None:
+            notes.append(opened.turned)
         pixels = np.array(rgb)
     except ProblemError:
         raise
     except Exception as error:  # decoders raise anything at all on damaged bytes
-        raise damaged(opened.format, error) from error
+        raise unreadable(opened.format, data, error) from error
     return Decoded(pixels, rgb.width, rgb.height, notes)
+
+
+def _decoded(opened: Opened, data: bytes, notes: list[str]) -> Image.Image:
+    """sRGB in 8 bits, not turned yet. Raises anything at all on damaged bytes."""
+    image = opened.image
+    if isinstance(image, tiff.Tags):
+        pixels = tiff.read(image, notes)
+        return _on_white(to_srgb(pixels.colours, image.profile, notes), pixels.alpha, notes)
+    if opened.format in WATCHED:
+        image = load_whole(image, lambda: open_image(opened.format, data))
+    else:
+        image.load()
+    check_size(*image.size)  # HEIF may learn its true size only now
+    if opened.format == "BMP" and image.mode == "RGBA" and image.getchannel("A").getextrema() == (0, 0):
+        image = image.convert("RGB")  # writers that know no alpha leave it empty, and viewers ignore it
+    return _to_rgb(image, notes)
 
 
 def _to_rgb(image: Image.Image, notes: list[str]) -> Image.Image:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
 
 import pillow_heif
 from PIL import (  # plugins are imported here because `Image.open` loads them lazily and unlocked
     AvifImagePlugin,  # noqa: F401
     BmpImagePlugin,  # noqa: F401
-    ExifTags,
     GifImagePlugin,  # noqa: F401
     Image,
     JpegImagePlugin,  # noqa: F401
@@ -21,7 +20,12 @@ from PIL import (  # plugins are imported here because `Image.open` loads them l
     WebPImagePlugin,  # noqa: F401
 )
 
+from app.intake import tiff
 from app.intake.formats import format_of
+from app.intake.kinds import unread_kind
+from app.intake.orientation import heif_turned, orientation_of
+from app.intake.quiet import silence_image_libraries
+from app.intake.refusals import damaged, not_read
 from app.problems import ProblemError
 
 MAX_PIXELS = 1 << 26
@@ -30,6 +34,7 @@ MIN_SIDE = 8
 SWAPPING_ORIENTATIONS = frozenset({5, 6, 7, 8})
 
 pillow_heif.register_heif_opener()
+silence_image_libraries()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +48,18 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An image that passed the limits and is not decoded yet; `orientation` is the EXIF value, 1 to 8."""
+    """An image that passed the limits and is not decoded yet.
 
-    image: Image.Image
+    Attributes:
+        image: to be loaded by Pillow; of a kind of TIFF that Pillow does not read rightly, its tags.
+        orientation: how the decoded pixels are still to be turned, by the numbers of EXIF, 1 to 8.
+        turned: what is to be said of a decoder that turns the pixels itself.
+    """
+
+    image: Image.Image | tiff.Tags
     format: str
-    orientation: int
+    orientation: int = 1
+    turned: str | None = None
 
     @property
     def header(self) -> Header:
@@ -71,14 +83,50 @@ def open_checked(data: bytes) -> Opened:
     """Open an image for decoding, after the checks of `check`."""
     name = format_of(data)
     try:
-        image: Image.Image = Image.open(BytesIO(data), formats=[name])
+        opened = _open_tiff(data) if name == "TIFF" else _open(name, data)
+    except ProblemError:
+        raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         detail = f"Too many pixels: at most {MAX_SIDE} on a side and {MAX_PIXELS} in all are read."
         raise ProblemError("image-too-large", detail, field="image") from None
     except Exception as error:  # decoders raise anything at all on damaged bytes
-        raise damaged(name, error) from error
-    check_size(*image.size)
-    return Opened(image, name, _orientation(image, data))
+        raise unreadable(name, data, error) from error
+    check_size(*opened.image.size)
+    return opened
+
+
+def open_image(name: str, data: bytes) -> Image.Image:
+    """Open with Pillow, as the format that was found. Raises anything at all on damaged bytes."""
+    return Image.open(BytesIO(data), formats=[name])
+
+
+def unreadable(name: str, data: bytes, error: Exception) -> ProblemError:
+    """The problem for an image that raised `error`: it is of a kind that is not read, or damaged."""
+    kind = unread_kind(name, data)
+    return damaged(name, error) if kind is None else not_read(name, kind)
+
+
+def _open(name: str, data: bytes) -> Opened:
+    image = open_image(name, data)
+    if name == "HEIF":  # turned by its decoder; an orientation beside that is for information only
+        return Opened(image, name, turned=heif_turned(image))
+    return Opened(image, name, orientation_of(image, data))
+
+
+def _open_tiff(data: bytes) -> Opened:
+    """Pillow turns the pixels itself, in size and in content; tifffile does not."""
+    try:
+        tags = tiff.read_tags(data)
+    except Exception:  # Pillow may read it nevertheless
+        return Opened(open_image("TIFF", data), "TIFF")
+    check_size(*tags.size)
+    tiff.check_whole(tags, len(data))
+    if tiff.pillow_reads(tags):
+        turned = f"turned upright (EXIF orientation {tags.orientation})" if tags.orientation > 1 else None
+        with suppress(UnidentifiedImageError):
+            return Opened(open_image("TIFF", data), "TIFF", turned=turned)
+    tiff.check_kind(tags)
+    return Opened(tags, "TIFF", tags.orientation)
 
 
 def check_size(width: int, height: int) -> None:
@@ -96,38 +144,3 @@ def check_size(width: int, height: int) -> None:
             f"The image has {width} x {height} pixels; it needs at least {MIN_SIDE} on each side.",
             field="image",
         )
-
-
-def damaged(name: str, error: Exception) -> ProblemError:
-    """The problem for bytes that start like an image of format `name` and cannot be decoded."""
-    reason = str(error) or type(error).__name__
-    if isinstance(error, UnidentifiedImageError):
-        reason = "its header cannot be read"
-    return ProblemError(
-        "invalid-image", f"The {name} data is damaged or truncated: {reason[:200]}", field="image"
-    )
-
-
-def _orientation(image: Image.Image, data: bytes) -> int:
-    """The EXIF orientation, 1 when there is none. Pillow turns TIFF itself, in size and in pixels."""
-    if image.format == "TIFF":
-        return 1
-    if image.format == "PNG" and "exif" not in image.info:
-        image.info.update(_late_png_exif(data))
-    try:
-        # The base method: PNG's own would decode the pixels to look for a chunk behind them.
-        value = Image.Image.getexif(image).get(ExifTags.Base.Orientation, 1)
-    except Exception:  # unreadable metadata is no reason to refuse a picture
-        return 1
-    return value if isinstance(value, int) and 1 <= value <= 8 else 1
-
-
-def _late_png_exif(data: bytes) -> dict[str, Any]:
-    """The eXIf chunk of a PNG that carries it behind its pixels, found by walking the chunk headers."""
-    at = 8
-    while at + 8 <= len(data):
-        length = int.from_bytes(data[at : at + 4], "big")
-        if data[at + 4 : at + 8] == b"eXIf":
-            return {"exif": b"Exif\0\0" + data[at + 8 : at + 8 + length]}
-        at += length + 12
-    return {}
