@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from app.intake import tiff
+from app.intake import bmp, tiff
 from app.intake.colours import to_srgb
 from app.intake.filler import WATCHED, load_whole
+from app.intake.keyed import with_exact_key
 from app.intake.sniff import Opened, check_size, open_checked, open_image, unreadable
 from app.problems import ProblemError
 
@@ -69,14 +70,24 @@ def _decoded(opened: Opened, data: bytes, notes: list[str]) -> Image.Image:
     if isinstance(image, tiff.Tags):
         pixels = tiff.read(image, notes)
         return _on_white(to_srgb(pixels.colours, image.profile, notes), pixels.alpha, notes)
+    if isinstance(image, bmp.Fields):
+        colours, alpha = bmp.read_fields(image)
+        return _on_white(colours, None if alpha is None or _is_empty(alpha) else alpha, notes)
     if opened.format in WATCHED:
         image = load_whole(image, lambda: open_image(opened.format, data))
     else:
         image.load()
     check_size(*image.size)  # HEIF may learn its true size only now
-    if opened.format == "BMP" and image.mode == "RGBA" and image.getchannel("A").getextrema() == (0, 0):
-        image = image.convert("RGB")  # writers that know no alpha leave it empty, and viewers ignore it
+    if opened.format == "BMP" and image.mode == "RGBA" and _is_empty(image.getchannel("A")):
+        image = image.convert("RGB")
+    if opened.format == "PNG" and "transparency" in image.info:
+        image = with_exact_key(image, data)
     return _to_rgb(image, notes)
+
+
+def _is_empty(alpha: Image.Image) -> bool:
+    """Writers of BMP that know no alpha leave it all zero, and viewers take such a picture for opaque."""
+    return alpha.getextrema() == (0, 0)
 
 
 def _to_rgb(image: Image.Image, notes: list[str]) -> Image.Image:

@@ -20,7 +20,7 @@ from PIL import (  # plugins are imported here because `Image.open` loads them l
     WebPImagePlugin,  # noqa: F401
 )
 
-from app.intake import tiff
+from app.intake import bmp, tiff
 from app.intake.formats import format_of
 from app.intake.kinds import unread_kind
 from app.intake.orientation import heif_turned, orientation_of
@@ -51,12 +51,12 @@ class Opened:
     """An image that passed the limits and is not decoded yet.
 
     Attributes:
-        image: to be loaded by Pillow; of a kind of TIFF that Pillow does not read rightly, its tags.
+        image: to be loaded by Pillow; of a kind that Pillow does not read rightly, what its reader needs.
         orientation: how the decoded pixels are still to be turned, by the numbers of EXIF, 1 to 8.
         turned: what is to be said of a decoder that turns the pixels itself.
     """
 
-    image: Image.Image | tiff.Tags
+    image: Image.Image | tiff.Tags | bmp.Fields
     format: str
     orientation: int = 1
     turned: str | None = None
@@ -83,7 +83,7 @@ def open_checked(data: bytes) -> Opened:
     """Open an image for decoding, after the checks of `check`."""
     name = format_of(data)
     try:
-        opened = _open_tiff(data) if name == "TIFF" else _open(name, data)
+        opened = _OPENERS[name](data) if name in _OPENERS else _open(name, data)
     except ProblemError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
@@ -127,6 +127,19 @@ def _open_tiff(data: bytes) -> Opened:
             return Opened(open_image("TIFF", data), "TIFF", turned=turned)
     tiff.check_kind(tags)
     return Opened(tags, "TIFF", tags.orientation)
+
+
+def _open_bmp(data: bytes) -> Opened:
+    fields = bmp.unusual_fields(data)
+    if fields is not None:
+        return Opened(fields, "BMP")
+    image = open_image("BMP", data)
+    if bmp.grey_palette_misread(image, data):
+        image = open_image("BMP", bmp.with_longer_palette(data))
+    return Opened(image, "BMP")
+
+
+_OPENERS = {"TIFF": _open_tiff, "BMP": _open_bmp}
 
 
 def check_size(width: int, height: int) -> None:

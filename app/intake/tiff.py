@@ -28,6 +28,7 @@ _JPEG = frozenset({6, 7})
 _PREMULTIPLIED, _ALPHA = 1, 2
 _ORIENTATION, _PROFILE, _INK_SET = 274, 34675, 332
 _CMYK_INKS = 1
+_PLANAR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,9 @@ def pillow_reads(tags: Tags) -> bool:
     if page.compression in _JPEG:
         return page.bitspersample == 8
     if page.photometric == _PALETTE and _narrow_palette(page):
+        return False
+    more = page.samplesperpixel > _COLOURS.get(page.photometric, page.samplesperpixel)
+    if more and (page.planarconfig == _PLANAR or page.photometric != _RGB):
         return False
     return page.sampleformat == 1 and page.bitspersample in (1, 2, 4, 8)
 
@@ -134,7 +138,7 @@ def read(tags: Tags, notes: list[str]) -> Pixels:
     page = tags.page
     samples = page.asarray(maxworkers=1)
     width, height = tags.size
-    if page.planarconfig == 2 and page.samplesperpixel > 1:
+    if page.planarconfig == _PLANAR and page.samplesperpixel > 1:
         samples = np.moveaxis(samples.reshape(page.samplesperpixel, height, width), 0, -1)
     samples = samples.reshape(height, width, page.samplesperpixel)
     count = _COLOURS[page.photometric]
