@@ -32,7 +32,7 @@ def to_srgb(image: Image.Image, profile: object, notes: list[str]) -> Image.Imag
     if image.mode == "LAB":
         return _convert(image, ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")))
     if not isinstance(profile, bytes) or not profile:
-        return image.convert("RGB")
+        return image if image.mode == "RGB" else image.convert("RGB")
     try:
         if image.mode == "RGB" and _is_srgb(profile):
             return image

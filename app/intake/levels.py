@@ -41,7 +41,8 @@ def extremes(samples: Samples) -> tuple[float, float]:
     """The least and the greatest sample; not-a-number and infinities count as 0."""
     if samples.dtype.kind != "f":
         return float(samples.min()), float(samples.max())
-    found = [(band.min(), band.max()) for band in map(_finite, _bands(samples))]
+    with np.errstate(all="ignore"):  # signalling not-a-numbers complain
+        found = [(band.min(), band.max()) for band in map(_finite, _bands(samples))]
     return float(min(low for low, _ in found)), float(max(high for _, high in found))
 
 

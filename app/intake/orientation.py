@@ -13,7 +13,7 @@ _XMP = re.compile(rb"""[:<]Orientation\s*(?:=\s*["']|>)\s*([1-8])""")
 _XMP_KEYWORD = b"XML:com.adobe.xmp"
 _EXIF_KEYWORD = b"Raw profile type exif"
 _MAX_TEXT = 1 << 20
-_MAX_CHUNKS = 10_000
+_MAX_CHUNKS = 1 << 15
 """Longer texts and later chunks are not looked at."""
 
 

@@ -22,11 +22,28 @@ MAX_SEGMENTS = 1 << 17
 _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _PALETTE, _CMYK, _CIE_LAB, _ICC_LAB = 0, 1, 2, 3, 5, 8, 9
 _COLOURS = {_WHITE_IS_ZERO: 1, _BLACK_IS_ZERO: 1, _RGB: 3, _PALETTE: 1, _CMYK: 4, _CIE_LAB: 3, _ICC_LAB: 3}
 """Photometric interpretation -> how many samples are colours; others may follow."""
+_MEANINGS = {
+    _PALETTE: "palette",
+    4: "transparency mask",
+    _CMYK: "CMYK",
+    6: "YCbCr",
+    _CIE_LAB: "CIE L*a*b*",
+    _ICC_LAB: "ICC L*a*b*",
+    10: "ITU L*a*b*",
+    32803: "camera raw",
+    32844: "LogL",
+    32845: "LogLuv",
+    34892: "camera raw",
+}
+"""How the interpretations are called that, in some kinds or in all, are not read."""
 _COMPRESSIONS = frozenset({1, 5, 8, 32946, 32773, 50000})
 """None, LZW, deflate by both of its numbers, PackBits and Zstandard."""
-_JPEG = frozenset({6, 7})
+_PILLOW_COMPRESSIONS = _COMPRESSIONS | {2, 3, 4, 6, 7, 32771, 32809, 34925}
+"""And CCITT, JPEG, ThunderScan and LZMA."""
+_OLD_JPEG = 6
+_JPEG = frozenset({_OLD_JPEG, 7})
 _PREMULTIPLIED, _ALPHA = 1, 2
-_ORIENTATION, _PROFILE, _INK_SET = 274, 34675, 332
+_ORIENTATION, _PROFILE, _INK_SET, _SAMPLE_FORMAT = 274, 34675, 332, 339
 _CMYK_INKS = 1
 _PLANAR = 2
 
@@ -66,6 +83,8 @@ def read_tags(data: bytes) -> Tags:
     """Parse the first page without decoding it. Raises anything at all where it is damaged."""
     page = tifffile.TiffFile(BytesIO(data)).pages[0]
     assert isinstance(page, tifffile.TiffPage)
+    if not isinstance(page.imagewidth, int) or not isinstance(page.imagelength, int):
+        raise ValueError("no size")
     value = page.tags.valueof(_ORIENTATION, 1)
     orientation = value if isinstance(value, int) and 1 <= value <= 8 else 1
     return Tags(page, orientation)
@@ -74,6 +93,8 @@ def read_tags(data: bytes) -> Tags:
 def pillow_reads(tags: Tags) -> bool:
     """Whether Pillow is right about this kind, if it reads it at all."""
     page = tags.page
+    if page.compression not in _PILLOW_COMPRESSIONS:
+        return False
     if page.compression in _JPEG:
         return page.bitspersample == 8
     if page.photometric == _PALETTE and _narrow_palette(page):
@@ -85,52 +106,63 @@ def pillow_reads(tags: Tags) -> bool:
 
 
 def check_whole(tags: Tags, length: int) -> None:
-    """Check that the file names all of the segments that the page needs, each inside of its `length` bytes.
+    """Check what decoding takes, and that the file of `length` bytes holds all tiles or strips of the page.
 
     Raises:
-        EndsEarlyError: segments are missing.
-        ProblemError: there are too many.
+        EndsEarlyError: some are missing.
+        ProblemError: there are too many, or they are too large.
     """
     page = tags.page
+    if page.compression == _OLD_JPEG:
+        return  # says where its pixels are in other ways
     needed = prod(page.chunked)
     if needed > MAX_SEGMENTS:
-        raise not_read("TIFF", f"{needed} tiles or strips; at most {MAX_SEGMENTS} are read")
+        raise _too_large(f"has {needed} tiles or strips; at most {MAX_SEGMENTS}")
+    bits = page.bitspersample if isinstance(page.bitspersample, int) else max(page.bitspersample)
+    decoded = needed * prod(page.chunks) * bits // 8
+    if decoded > MAX_DECODED_BYTES:
+        raise _too_large(f"decodes to {decoded} bytes; at most {MAX_DECODED_BYTES}")
     segments = list(zip(page.dataoffsets, page.databytecounts, strict=False))[:needed]
     if len(segments) < needed or not all(0 < start < length and size for start, size in segments):
         raise EndsEarlyError
 
 
+def _too_large(what: str) -> ProblemError:
+    return ProblemError("image-too-large", f"The TIFF {what} are read.", field="image")
+
+
 def check_kind(tags: Tags) -> None:
-    """Check that `read` can read this kind, and what it would take.
+    """Check that `read` can read this kind.
 
     Raises:
-        ProblemError: unsupported-media or image-too-large, with field ``image``.
+        ProblemError: unsupported-media, with field ``image``.
     """
     page = tags.page
     kind = _described(page)
-    if page.dtype is None or page.dtype.kind not in "buif" or not isinstance(page.bitspersample, int):
+    formats = page.tags.valueof(_SAMPLE_FORMAT, 1)
+    mixed = isinstance(formats, tuple) and len(set(formats)) > 1
+    if (
+        page.dtype is None
+        or page.dtype.kind not in "buif"
+        or not isinstance(page.bitspersample, int)
+        or mixed
+    ):
         raise not_read("TIFF", kind)
     if page.compression not in _COMPRESSIONS:
-        raise not_read("TIFF", f"{kind}, {_named(page.compression, 'compression')}")
+        raise not_read("TIFF", f"{kind}, {_compression(page)}")
     colours = _COLOURS.get(page.photometric)
-    if colours is None or page.imagedepth > 1:
-        raise not_read("TIFF", f"{kind}, {_named(page.photometric, 'colours')}")
+    if colours is None:
+        raise not_read("TIFF", f"{kind}, {_meaning(page)}")
+    if page.imagedepth > 1:
+        raise not_read("TIFF", f"{kind}, {page.imagedepth} layers")
     extra = page.samplesperpixel - colours
     integers = page.dtype.kind in "bu" and page.bitspersample <= 16
     if extra < 0 or extra > (1 if colours == 1 else 3):
         raise not_read("TIFF", kind)
-    if colours != 3 or page.photometric != _RGB:
-        grey = page.photometric in (_WHITE_IS_ZERO, _BLACK_IS_ZERO)
-        if not grey and not integers:
-            raise not_read("TIFF", f"{kind}, {_named(page.photometric, 'colours')}")
+    if page.photometric not in (_WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB) and not integers:
+        raise not_read("TIFF", f"{kind}, {_meaning(page)}")
     if page.photometric == _CMYK and page.tags.valueof(_INK_SET, _CMYK_INKS) != _CMYK_INKS:
         raise not_read("TIFF", f"{kind}, inks other than CMYK")
-    if page.nbytes > MAX_DECODED_BYTES:
-        raise ProblemError(
-            "image-too-large",
-            f"The TIFF decodes to {page.nbytes} bytes ({kind}); at most {MAX_DECODED_BYTES} are read.",
-            field="image",
-        )
 
 
 def read(tags: Tags, notes: list[str]) -> Pixels:
@@ -223,12 +255,19 @@ def _image(page: tifffile.TiffPage, colours: levels.Bytes) -> Image.Image:
 
 
 def _described(page: tifffile.TiffPage) -> str:
-    kind = f"{page.bitspersample} bits" if page.dtype is None else str(page.dtype)
+    bits = page.bitspersample
+    named = f"{bits} bits" if isinstance(bits, int) else f"{'-'.join(map(str, bits))} bits"
+    kind = named if page.dtype is None or not isinstance(bits, int) else str(page.dtype)
     count = page.samplesperpixel
     return kind if count == 1 else f"{kind}, {count} samples"
 
 
-def _named(value: int, what: str) -> str:
-    """The name of an enumerated tag, where it has one."""
-    name = getattr(value, "name", "")
-    return f"{name.replace('_', ' ')} {what}" if name else f"{what} {int(value)}"
+def _compression(page: tifffile.TiffPage) -> str:
+    name = getattr(page.compression, "name", "")
+    return f"{name.replace('_', ' ')} compression" if name else f"compression {page.compression}"
+
+
+def _meaning(page: tifffile.TiffPage) -> str:
+    """Of the samples."""
+    number = int(page.photometric)
+    return _MEANINGS.get(number, f"photometric interpretation {number}")
