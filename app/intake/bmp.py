@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from app.intake.levels import full_range
-from app.intake.refusals import EndsEarlyError
+from app.intake.refusals import EndsEarlyError, not_read
 
 _FIELDS, _FIELDS_WITH_ALPHA = 3, 6
 _INFO_HEADER, _OS2_HEADER, _ALPHA_HEADER = 40, 64, 56
@@ -47,7 +47,11 @@ class Fields:
 
 
 def unusual_fields(data: bytes) -> Fields | None:
-    """The bit fields of a BMP where Pillow does not read them rightly; None for every other BMP."""
+    """The bit fields of a BMP where Pillow does not read them rightly; None for every other BMP.
+
+    Raises:
+        ProblemError: unsupported-media, where they are not what bit fields can be.
+    """
     header, bits, compression = _number(data, 14), _number(data, 28, 2), _number(data, 30)
     if header < _INFO_HEADER or header == _OS2_HEADER or bits not in (16, 32):
         return None
@@ -55,10 +59,10 @@ def unusual_fields(data: bytes) -> Fields | None:
         return None
     alpha = _number(data, 66) if header >= _ALPHA_HEADER or compression == _FIELDS_WITH_ALPHA else 0
     masks = (_number(data, 54), _number(data, 58), _number(data, 62), alpha)
-    if compression == _FIELDS and (bits, *masks) in _PILLOW_MASKS:
+    if not any(masks) or (compression == _FIELDS and (bits, *masks) in _PILLOW_MASKS):
         return None
     if not all(_contiguous(mask, bits) for mask in masks) or not all(masks[:3]):
-        return None
+        raise not_read("BMP", f"{bits} bits per pixel, in fields {' '.join(f'{mask:x}' for mask in masks)}")
     height = int.from_bytes(data[22:26], "little", signed=True)
     return Fields(data, (_number(data, 18), abs(height)), bits, masks, _number(data, 10), height > 0)
 

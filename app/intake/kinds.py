@@ -22,9 +22,6 @@ _FRAMES = frozenset(_JPEG_PROCESSES) | {0xC0, 0xC1, 0xC2}
 _BARE_MARKERS = frozenset({0x01, *range(0xD0, 0xD9)})
 _MAX_SEGMENTS = 10_000
 _BMP_COMPRESSIONS = {
-    1: "RLE8",
-    2: "RLE4",
-    3: "bit fields",
     4: "JPEG inside",
     5: "PNG inside",
     6: "bit fields with alpha",
@@ -107,15 +104,9 @@ def _bmp(data: bytes) -> str | None:
     if header == _OS2_HEADER and compression in (3, 4):
         return "Huffman coding" if compression == 3 else "RLE24"
     named = [] if bits in _BMP_DEPTHS else [f"{bits} bits per pixel"]
-    if compression == 3:
-        named.append(f"{bits} bits per pixel in fields {_masks(data)}")
-    elif compression > 2:
+    if compression > 3:
         named.append(_BMP_COMPRESSIONS.get(compression, f"compression {compression}"))
     return ", ".join(named) or None
-
-
-def _masks(data: bytes) -> str:
-    return " ".join(f"{int.from_bytes(data[at : at + 4], 'little'):x}" for at in (54, 58, 62))
 
 
 def _heif(data: bytes) -> str | None:
