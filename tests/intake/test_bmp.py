@@ -104,7 +104,7 @@ def test_fewer_rows_than_claimed() -> None:
 
 def test_masks_that_are_no_fields_are_refused() -> None:
     data = bmp(packed(FIELDS["bgra"], X), 32, masks=(0xF0F, 0xF0, 0xF000))
-    with pytest.raises(ProblemError, match="BMP .32 bits per pixel, in fields f0f f0 f000 0. is not read"):
+    with pytest.raises(ProblemError, match=r"BMP .32 bits per pixel, in fields f0f f0 f000 0. is not read"):
         check(data)
 
 
