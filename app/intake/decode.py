@@ -104,7 +104,7 @@ def _to_rgb(image: Image.Image, notes: list[str]) -> Image.Image:
         colours = "L" if image.mode in ("L", "LA") else "RGB"
         alpha = image.convert("RGBA").getchannel("A")
         return _on_white(to_srgb(image.convert(colours), profile, notes), alpha, notes)
-    if image.mode not in ("L", "CMYK", "LAB"):
+    if image.mode not in ("RGB", "L", "CMYK", "LAB"):
         image = image.convert("RGB")
     return to_srgb(image, profile, notes)
 

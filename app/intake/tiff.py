@@ -43,6 +43,11 @@ _PILLOW_COMPRESSIONS = _COMPRESSIONS | {2, 3, 4, 6, 7, 32771, 32809, 34925}
 _OLD_JPEG = 6
 _JPEG = frozenset({_OLD_JPEG, 7})
 _PREMULTIPLIED, _ALPHA = 1, 2
+_NUMBERS = (
+    "imagewidth", "imagelength", "imagedepth", "samplesperpixel", "planarconfig",
+    "sampleformat", "compression", "photometric", "predictor", "fillorder",
+)  # fmt: skip
+"""Tags that say one thing, where they are in order."""
 _ORIENTATION, _PROFILE, _INK_SET, _SAMPLE_FORMAT = 274, 34675, 332, 339
 _CMYK_INKS = 1
 _PLANAR = 2
@@ -83,8 +88,8 @@ def read_tags(data: bytes) -> Tags:
     """Parse the first page without decoding it. Raises anything at all where it is damaged."""
     page = tifffile.TiffFile(BytesIO(data)).pages[0]
     assert isinstance(page, tifffile.TiffPage)
-    if not isinstance(page.imagewidth, int) or not isinstance(page.imagelength, int):
-        raise ValueError("no size")
+    if not all(isinstance(getattr(page, name), int) for name in _NUMBERS):
+        raise ValueError("lists or texts where numbers should be")
     value = page.tags.valueof(_ORIENTATION, 1)
     orientation = value if isinstance(value, int) and 1 <= value <= 8 else 1
     return Tags(page, orientation)
@@ -257,7 +262,8 @@ def _image(page: tifffile.TiffPage, colours: levels.Bytes) -> Image.Image:
 def _described(page: tifffile.TiffPage) -> str:
     bits = page.bitspersample
     named = f"{bits} bits" if isinstance(bits, int) else f"{'-'.join(map(str, bits))} bits"
-    kind = named if page.dtype is None or not isinstance(bits, int) else str(page.dtype)
+    known = page.dtype is not None and page.dtype.kind != "b" and isinstance(bits, int)
+    kind = str(page.dtype) if known else named
     count = page.samplesperpixel
     return kind if count == 1 else f"{kind}, {count} samples"
 

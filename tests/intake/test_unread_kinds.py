@@ -6,16 +6,18 @@ import re
 import struct
 import zlib
 from collections.abc import Callable
+from io import BytesIO
 
 import imagecodecs
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
 from app.intake.decode import decode
 from app.intake.sniff import check
 from app.problems import ProblemError
-from tests.intake.mutations import mutated
+from tests.intake.mutations import mutated, originals
 from tests.intake.pictures import chunk, encode, plain
 
 GREY = np.add.outer(np.arange(48), np.arange(64)).astype(np.uint8)
@@ -26,7 +28,7 @@ WORDS = re.compile(
     r"|The image has \d+ x \d+ pixels; .*"
     r"|Too many pixels: .*"
     r"|The TIFF (has|decodes to) \d+ .* are read\."
-    r"|This kind of (JPEG|PNG|BMP|TIFF|HEIC|AVIF) \([^<>_]+\) is not read\. Send it as a JPEG or PNG .*"
+    r"|This kind of (JPEG|PNG|BMP|TIFF|HEIC|AVIF) \([^<>_()]+\) is not read\. Send it as a JPEG or PNG .*"
     r"|The (JPEG|PNG|WebP|GIF|BMP|TIFF|HEIC|AVIF) data is damaged or truncated: (its header cannot be read"
     r"|its pixels cannot be decoded|the data ends early|it has fewer rows of pixels than its header says)\.)"
 )
@@ -94,6 +96,18 @@ def test_refusals_speak_of_the_file_only(seed: int) -> None:
         for look in (check, decode):
             said = detail(look, data)
             assert said is None or WORDS.fullmatch(said), (name, said)
+
+
+@pytest.mark.parametrize("kind", [3, 2, 12])
+def test_lists_texts_and_floats_where_a_tiff_should_have_a_number(kind: int) -> None:
+    """They are not repeated in the problem."""
+    whole = originals()["tiff, strips"]
+    for tag in tifffile.TiffFile(BytesIO(whole)).pages[0].tags:
+        data = bytearray(whole)
+        data[tag.offset + 2 : tag.offset + 8] = struct.pack(">HI", kind, 3)
+        for look in (check, decode):
+            said = detail(look, bytes(data))
+            assert said is None or WORDS.fullmatch(said), (tag.name, said)
 
 
 def detail(look: Callable[[bytes], object], data: bytes) -> str | None:
