@@ -88,7 +88,9 @@ def read_tags(data: bytes) -> Tags:
     """Parse the first page without decoding it. Raises anything at all where it is damaged."""
     page = tifffile.TiffFile(BytesIO(data)).pages[0]
     assert isinstance(page, tifffile.TiffPage)
-    if not all(isinstance(getattr(page, name), int) for name in _NUMBERS):
+    bits = page.bitspersample if isinstance(page.bitspersample, tuple) else (page.bitspersample,)
+    numbers = [*bits, *(getattr(page, name) for name in _NUMBERS)]
+    if not bits or not all(isinstance(number, int) for number in numbers):
         raise ValueError("lists or texts where numbers should be")
     value = page.tags.valueof(_ORIENTATION, 1)
     orientation = value if isinstance(value, int) and 1 <= value <= 8 else 1

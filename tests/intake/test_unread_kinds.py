@@ -101,10 +101,10 @@ def test_refusals_speak_of_the_file_only(seed: int) -> None:
 @pytest.mark.parametrize("kind", [3, 2, 12])
 def test_lists_texts_and_floats_where_a_tiff_should_have_a_number(kind: int) -> None:
     """They are not repeated in the problem."""
-    whole = originals()["tiff, strips"]
+    whole = originals()["tiff, tiles"]
     for tag in tifffile.TiffFile(BytesIO(whole)).pages[0].tags:
         data = bytearray(whole)
-        data[tag.offset + 2 : tag.offset + 8] = struct.pack(">HI", kind, 3)
+        data[tag.offset + 2 : tag.offset + 8] = struct.pack("<HI", kind, 3)
         for look in (check, decode):
             said = detail(look, bytes(data))
             assert said is None or WORDS.fullmatch(said), (tag.name, said)
