@@ -10,7 +10,7 @@ from PIL import Image
 
 from app.intake import bmp, tiff
 from app.intake.colours import to_srgb
-from app.intake.filler import WATCHED, load_whole
+from app.intake.filler import load_whole
 from app.intake.keyed import with_exact_key
 from app.intake.sniff import Opened, check_size, open_checked, open_image, unreadable
 from app.problems import ProblemError
@@ -73,8 +73,8 @@ def _decoded(opened: Opened, data: bytes, notes: list[str]) -> Image.Image:
     if isinstance(image, bmp.Fields):
         colours, alpha = bmp.read_fields(image)
         return _on_white(colours, None if alpha is None or _is_empty(alpha) else alpha, notes)
-    if opened.format in WATCHED:
-        image = load_whole(image, lambda: open_image(opened.format, data))
+    if opened.format == "PNG":
+        image = load_whole(image, lambda: open_image("PNG", data))
     else:
         image.load()
     check_size(*image.size)  # HEIF may learn its true size only now

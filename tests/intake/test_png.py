@@ -98,6 +98,17 @@ def test_missing_rows_of_a_gif(transparency: int | None, interlaced: bool) -> No
         decode(bytes(data))
 
 
+def test_the_next_frame_of_a_gif_is_not_read_for_missing_rows() -> None:
+    frames = [Image.effect_noise((96, 64), 80).convert("P") for _ in range(4)]
+    data = bytearray(encode(frames[0], "GIF", save_all=True, append_images=frames[1:]))
+    assert np.abs(decode(bytes(data)).image.astype(int) - np.asarray(frames[0].convert("RGB"))).max() <= 1
+    frame = data.index(b"\x2c\0\0\0\0")
+    for at in (8, frame + 7):
+        data[at : at + 2] = (90).to_bytes(2, "little")
+    with pytest.raises(ProblemError, match="truncated"):
+        decode(bytes(data))
+
+
 def test_a_gif_frame_smaller_than_its_screen() -> None:
     """Is whole, though nothing is painted below it."""
     data = bytearray(encode(plain().convert("P"), "GIF", transparency=3))
