@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from app.intake import bmp, tiff
+from app.intake import bmp, levels, tiff
 from app.intake.colours import to_srgb
 from app.intake.filler import load_whole
 from app.intake.keyed import with_exact_key
@@ -50,7 +50,7 @@ def decode(data: bytes) -> Decoded:
     opened = open_checked(data)
     try:
         notes: list[str] = []
-        rgb = _decoded(opened, data, notes)
+        rgb = _decoded(opened, notes)
         if opened.orientation in _TURN:
             rgb = rgb.transpose(_TURN[opened.orientation])
             notes.append(f"turned upright (EXIF orientation {opened.orientation})")
@@ -60,11 +60,11 @@ def decode(data: bytes) -> Decoded:
     except ProblemError:
         raise
     except Exception as error:  # decoders raise anything at all on damaged bytes
-        raise unreadable(opened.format, data, error) from error
+        raise unreadable(opened.format, opened.data, error) from error
     return Decoded(pixels, rgb.width, rgb.height, notes)
 
 
-def _decoded(opened: Opened, data: bytes, notes: list[str]) -> Image.Image:
+def _decoded(opened: Opened, notes: list[str]) -> Image.Image:
     """sRGB in 8 bits, not turned yet. Raises anything at all on damaged bytes."""
     image = opened.image
     if isinstance(image, tiff.Tags):
@@ -74,14 +74,14 @@ def _decoded(opened: Opened, data: bytes, notes: list[str]) -> Image.Image:
         colours, alpha = bmp.read_fields(image)
         return _on_white(colours, None if alpha is None or _is_empty(alpha) else alpha, notes)
     if opened.format == "PNG":
-        image = load_whole(image, lambda: open_image("PNG", data))
+        image = load_whole(image, lambda: open_image("PNG", opened.data))
     else:
         image.load()
     check_size(*image.size)  # HEIF may learn its true size only now
     if opened.format == "BMP" and image.mode == "RGBA" and _is_empty(image.getchannel("A")):
         image = image.convert("RGB")
     if opened.format == "PNG" and "transparency" in image.info:
-        image = with_exact_key(image, data)
+        image = with_exact_key(image, opened.data)
     return _to_rgb(image, notes)
 
 
@@ -99,7 +99,8 @@ def _to_rgb(image: Image.Image, notes: list[str]) -> Image.Image:
         return _on_white(to_srgb(grey, profile, notes), alpha, notes)
     if image.mode in ("I", "F"):
         notes.append("grey stretched from its own minimum and maximum to 8 bits")
-        return Image.fromarray(_stretch(np.array(image, dtype=np.float64))).convert("RGB")
+        samples = np.asarray(image)
+        return Image.fromarray(levels.stretched(samples, *levels.extremes(samples))).convert("RGB")
     if image.has_transparency_data:
         colours = "L" if image.mode in ("L", "LA") else "RGB"
         alpha = image.convert("RGBA").getchannel("A")
@@ -120,15 +121,9 @@ def _on_white(colours: Image.Image, alpha: Image.Image | None, notes: list[str])
 
 def _from_16_bit(image: Image.Image) -> tuple[Image.Image, Image.Image | None]:
     """8-bit grey and, where one grey value is declared transparent, the alpha that it means."""
-    grey = np.array(image).astype(np.uint32)
-    scaled = Image.fromarray(((grey * 255 + 32767) // 65535).astype(np.uint8))
+    grey = np.asarray(image)
+    scaled = Image.fromarray(levels.full_range(grey, 16))
     clear = image.info.get("transparency")
     if not isinstance(clear, int):
         return scaled, None
     return scaled, Image.fromarray(np.where(grey == clear, 0, 255).astype(np.uint8))
-
-
-def _stretch(grey: NDArray[np.float64]) -> NDArray[np.uint8]:
-    grey = np.nan_to_num(grey, nan=0.0, posinf=0.0, neginf=0.0)
-    low, high = float(grey.min()), float(grey.max())
-    return np.rint((grey - low) * (255.0 / ((high - low) or 1.0))).astype(np.uint8)

@@ -18,8 +18,7 @@ def full_range(samples: Samples, bits: int) -> Bytes:
     if bits == 8:
         return samples.astype(np.uint8, copy=False)
     if bits == 16:
-        # Equal to rint(v / 257), and never leaves 16 bits.
-        return _banded(samples, lambda band: (band - (band >> 8) + 128) >> 8)
+        return _banded(samples, lambda band: (band.astype(np.uint32) * 255 + 32895) >> 16)  # rint(v / 257)
     if bits > 16:
         return unit_range(samples, 1.0 / ((1 << bits) - 1))
     top = (1 << bits) - 1

@@ -52,12 +52,14 @@ class Opened:
 
     Attributes:
         image: to be loaded by Pillow; of a kind that Pillow does not read rightly, what its reader needs.
+        data: the bytes that the image was opened from.
         orientation: how the decoded pixels are still to be turned, by the numbers of EXIF, 1 to 8.
         turned: what is to be said of a decoder that turns the pixels itself.
     """
 
     image: Image.Image | tiff.Tags | bmp.Fields
     format: str
+    data: bytes
     orientation: int = 1
     turned: str | None = None
 
@@ -109,8 +111,8 @@ def unreadable(name: str, data: bytes, error: Exception) -> ProblemError:
 def _open(name: str, data: bytes) -> Opened:
     image = open_image(name, data)
     if name == "HEIF":  # turned by its decoder; an orientation beside that is for information only
-        return Opened(image, name, turned=heif_turned(image))
-    return Opened(image, name, orientation_of(image, data))
+        return Opened(image, name, data, turned=heif_turned(image))
+    return Opened(image, name, data, orientation_of(image, data))
 
 
 def _open_tiff(data: bytes) -> Opened:
@@ -118,25 +120,25 @@ def _open_tiff(data: bytes) -> Opened:
     try:
         tags = tiff.read_tags(data)
     except Exception:  # Pillow may read it nevertheless
-        return Opened(open_image("TIFF", data), "TIFF")
+        return Opened(open_image("TIFF", data), "TIFF", data)
     check_size(*tags.size)
     tiff.check_whole(tags, len(data))
     if tiff.pillow_reads(tags):
         turned = f"turned upright (EXIF orientation {tags.orientation})" if tags.orientation > 1 else None
         with suppress(UnidentifiedImageError):
-            return Opened(open_image("TIFF", data), "TIFF", turned=turned)
+            return Opened(open_image("TIFF", data), "TIFF", data, turned=turned)
     tiff.check_kind(tags)
-    return Opened(tags, "TIFF", tags.orientation)
+    return Opened(tags, "TIFF", data, tags.orientation)
 
 
 def _open_bmp(data: bytes) -> Opened:
     fields = bmp.unusual_fields(data)
     if fields is not None:
-        return Opened(fields, "BMP")
+        return Opened(fields, "BMP", data)
     image = open_image("BMP", data)
     if bmp.grey_palette_misread(image, data):
         image = open_image("BMP", bmp.with_longer_palette(data))
-    return Opened(image, "BMP")
+    return Opened(image, "BMP", data)
 
 
 _OPENERS = {"TIFF": _open_tiff, "BMP": _open_bmp}
