@@ -49,6 +49,7 @@ def configure(level: str, process: str) -> None:
             ],
         )
     )
+    logging.captureWarnings(True)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

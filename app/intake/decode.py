@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from app.intake import bmp, levels, tiff
 from app.intake.colours import to_srgb
-from app.intake.sniff import check_size, damaged, open_checked
+from app.intake.filler import load_whole
+from app.intake.keyed import with_exact_key
+from app.intake.sniff import Opened, check_size, open_checked, open_image, unreadable
 from app.problems import ProblemError
 
 _TURN = {
@@ -46,19 +49,45 @@ def decode(data: bytes) -> Decoded:
     """
     opened = open_checked(data)
     try:
-        opened.image.load()
-        check_size(*opened.image.size)  # HEIF may learn its true size only now
         notes = list(opened.notes)
-        rgb = _to_rgb(opened.image, notes)
+        rgb = _decoded(opened, notes)
         if opened.orientation in _TURN:
             rgb = rgb.transpose(_TURN[opened.orientation])
             notes.append(f"turned upright (EXIF orientation {opened.orientation})")
+        elif opened.turned is not None:
+            notes.append(opened.turned)
         pixels = np.array(rgb)
     except ProblemError:
         raise
     except Exception as error:  # decoders raise anything at all on damaged bytes
-        raise damaged(opened.format, error) from error
+        raise unreadable(opened.format, opened.data, error) from error
     return Decoded(pixels, rgb.width, rgb.height, notes)
+
+
+def _decoded(opened: Opened, notes: list[str]) -> Image.Image:
+    """sRGB in 8 bits, not turned yet. Raises anything at all on damaged bytes."""
+    image = opened.image
+    if isinstance(image, tiff.Tags):
+        pixels = tiff.read(image, notes)
+        return _on_white(to_srgb(pixels.colours, image.profile, notes), pixels.alpha, notes)
+    if isinstance(image, bmp.Fields):
+        colours, alpha = bmp.read_fields(image)
+        return _on_white(colours, None if alpha is None or _is_empty(alpha) else alpha, notes)
+    if opened.format == "PNG":
+        image = load_whole(image, lambda: open_image("PNG", opened.data))
+    else:
+        image.load()
+    check_size(*image.size)  # HEIF may learn its true size only now
+    if opened.format == "BMP" and image.mode == "RGBA" and _is_empty(image.getchannel("A")):
+        image = image.convert("RGB")
+    if opened.format == "PNG" and "transparency" in image.info:
+        image = with_exact_key(image, opened.data)
+    return _to_rgb(image, notes)
+
+
+def _is_empty(alpha: Image.Image) -> bool:
+    """Writers of BMP that know no alpha leave it all zero, and viewers take such a picture for opaque."""
+    return alpha.getextrema() == (0, 0)
 
 
 def _to_rgb(image: Image.Image, notes: list[str]) -> Image.Image:
@@ -70,12 +99,13 @@ def _to_rgb(image: Image.Image, notes: list[str]) -> Image.Image:
         return _on_white(to_srgb(grey, profile, notes), alpha, notes)
     if image.mode in ("I", "F"):
         notes.append("grey stretched from its own minimum and maximum to 8 bits")
-        return Image.fromarray(_stretch(np.array(image, dtype=np.float64))).convert("RGB")
+        samples = np.asarray(image)
+        return Image.fromarray(levels.stretched(samples, *levels.extremes(samples))).convert("RGB")
     if image.has_transparency_data:
         colours = "L" if image.mode in ("L", "LA") else "RGB"
         alpha = image.convert("RGBA").getchannel("A")
         return _on_white(to_srgb(image.convert(colours), profile, notes), alpha, notes)
-    if image.mode not in ("L", "CMYK", "LAB"):
+    if image.mode not in ("RGB", "L", "CMYK", "LAB"):
         image = image.convert("RGB")
     return to_srgb(image, profile, notes)
 
@@ -91,15 +121,9 @@ def _on_white(colours: Image.Image, alpha: Image.Image | None, notes: list[str])
 
 def _from_16_bit(image: Image.Image) -> tuple[Image.Image, Image.Image | None]:
     """8-bit grey and, where one grey value is declared transparent, the alpha that it means."""
-    grey = np.array(image).astype(np.uint32)
-    scaled = Image.fromarray(((grey * 255 + 32767) // 65535).astype(np.uint8))
+    grey = np.asarray(image)
+    scaled = Image.fromarray(levels.full_range(grey, 16))
     clear = image.info.get("transparency")
     if not isinstance(clear, int):
         return scaled, None
     return scaled, Image.fromarray(np.where(grey == clear, 0, 255).astype(np.uint8))
-
-
-def _stretch(grey: NDArray[np.float64]) -> NDArray[np.uint8]:
-    grey = np.nan_to_num(grey, nan=0.0, posinf=0.0, neginf=0.0)
-    low, high = float(grey.min()), float(grey.max())
-    return np.rint((grey - low) * (255.0 / ((high - low) or 1.0))).astype(np.uint8)

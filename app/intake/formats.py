@@ -5,6 +5,8 @@ from __future__ import annotations
 from app.problems import ProblemError
 
 ACCEPTED = ("JPEG", "PNG", "WebP", "GIF", "BMP", "TIFF", "HEIC", "AVIF")
+SPELLED = {name: name for name in ACCEPTED} | {"WEBP": "WebP", "HEIF": "HEIC"}
+"""Pillow's name of a format -> how it is written to callers."""
 
 _HEIF_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"})
 _AVIF_BRANDS = frozenset({b"avif", b"avis"})

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 import pillow_heif
 from PIL import (  # plugins are imported here because `Image.open` loads them lazily and unlocked
     AvifImagePlugin,  # noqa: F401
     BmpImagePlugin,  # noqa: F401
-    ExifTags,
     GifImagePlugin,  # noqa: F401
     Image,
     JpegImagePlugin,  # noqa: F401
@@ -20,9 +19,15 @@ from PIL import (  # plugins are imported here because `Image.open` loads them l
     WebPImagePlugin,  # noqa: F401
 )
 
+from app.intake import bmp, tiff
 from app.intake.containers import stream, tidy
 from app.intake.directories import leave_out_long_exif
 from app.intake.formats import format_of
+from app.intake.kinds import unread_kind
+from app.intake.orientation import heif_turned, orientation_of
+from app.intake.quiet import silence_image_libraries
+from app.intake.refusals import damaged, not_read
+from app.intake.tidied import Tidied
 from app.problems import ProblemError
 
 MAX_PIXELS = 1 << 26
@@ -31,6 +36,7 @@ MIN_SIDE = 8
 SWAPPING_ORIENTATIONS = frozenset({5, 6, 7, 8})
 
 pillow_heif.register_heif_opener()
+silence_image_libraries()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +50,22 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An image that passed the limits and is not decoded yet; `orientation` is the EXIF value, 1 to 8."""
+    """An image that passed the limits and is not decoded yet.
 
-    image: Image.Image
+    Attributes:
+        image: to be loaded by Pillow; of a kind that Pillow does not read rightly, what its reader needs.
+        data: the bytes that the image was opened from.
+        orientation: how the decoded pixels are still to be turned, by the numbers of EXIF, 1 to 8.
+        turned: what is to be said of a decoder that turns the pixels itself.
+        notes: what was left out of its metadata.
+    """
+
+    image: Image.Image | tiff.Tags | bmp.Fields
     format: str
-    orientation: int
-    notes: list[str]
-    """What was left out of its metadata."""
+    data: bytes
+    orientation: int = 1
+    turned: str | None = None
+    notes: list[str] = field(default_factory=list)
 
     @property
     def header(self) -> Header:
@@ -75,21 +90,72 @@ def open_checked(data: bytes) -> Opened:
     name = format_of(data)
     tidied = tidy(name, data)
     try:
-        image: Image.Image = Image.open(stream(name, tidied.data), formats=[name])
+        opened = _OPENERS[name](tidied) if name in _OPENERS else _open(name, tidied)
     except ProblemError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         detail = f"Too many pixels: at most {MAX_SIDE} on a side and {MAX_PIXELS} in all are read."
         raise ProblemError("image-too-large", detail, field="image") from None
     except Exception as error:  # decoders raise anything at all on damaged bytes
-        raise damaged(name, error) from error
-    check_size(*image.size)
+        raise unreadable(name, tidied.data, error) from error
+    check_size(*opened.image.size)
+    opened.notes.extend(tidied.notes)
+    return opened
+
+
+def open_image(name: str, data: bytes) -> Image.Image:
+    """Open with Pillow, as the format that was found. Raises anything at all on damaged bytes."""
+    return Image.open(stream(name, data), formats=[name])
+
+
+def unreadable(name: str, data: bytes, error: Exception) -> ProblemError:
+    """The problem for an image that raised `error`: it is of a kind that is not read, or damaged."""
+    kind = unread_kind(name, data)
+    return damaged(name, error) if kind is None else not_read(name, kind)
+
+
+def _open(name: str, tidied: Tidied) -> Opened:
+    data = tidied.data
+    image = open_image(name, data)
     if tidied.profile is not None:
         image.info["icc_profile"] = tidied.profile
     elif image.info.get("icc_profile", b"") is None:  # there is one, and not all of it
         tidied.notes.append("unusable colour profile ignored")
     leave_out_long_exif(image.info, tidied.notes)
-    return Opened(image, name, _orientation(image, tidied.data), tidied.notes)
+    if name == "HEIF":  # turned by its decoder; an orientation beside that is for information only
+        return Opened(image, name, data, turned=heif_turned(image))
+    return Opened(image, name, data, orientation_of(image, data))
+
+
+def _open_tiff(tidied: Tidied) -> Opened:
+    """Pillow turns the pixels itself, in size and in content; tifffile does not."""
+    data = tidied.data
+    try:
+        tags = tiff.read_tags(data)
+    except Exception:  # Pillow may read it nevertheless
+        return Opened(open_image("TIFF", data), "TIFF", data)
+    check_size(*tags.size)
+    tiff.check_whole(tags, len(data))
+    if tiff.pillow_reads(tags):
+        turned = f"turned upright (EXIF orientation {tags.orientation})" if tags.orientation > 1 else None
+        with suppress(UnidentifiedImageError):
+            return Opened(open_image("TIFF", data), "TIFF", data, turned=turned)
+    tiff.check_kind(tags)
+    return Opened(tags, "TIFF", data, tags.orientation)
+
+
+def _open_bmp(tidied: Tidied) -> Opened:
+    data = tidied.data
+    fields = bmp.unusual_fields(data)
+    if fields is not None:
+        return Opened(fields, "BMP", data)
+    image = open_image("BMP", data)
+    if bmp.grey_palette_misread(image, data):
+        image = open_image("BMP", bmp.with_longer_palette(data))
+    return Opened(image, "BMP", data)
+
+
+_OPENERS = {"TIFF": _open_tiff, "BMP": _open_bmp}
 
 
 def check_size(width: int, height: int) -> None:
@@ -107,38 +173,3 @@ def check_size(width: int, height: int) -> None:
             f"The image has {width} x {height} pixels; it needs at least {MIN_SIDE} on each side.",
             field="image",
         )
-
-
-def damaged(name: str, error: Exception) -> ProblemError:
-    """The problem for bytes that start like an image of format `name` and cannot be decoded."""
-    reason = str(error) or type(error).__name__
-    if isinstance(error, UnidentifiedImageError):
-        reason = "its header cannot be read"
-    return ProblemError(
-        "invalid-image", f"The {name} data is damaged or truncated: {reason[:200]}", field="image"
-    )
-
-
-def _orientation(image: Image.Image, data: bytes) -> int:
-    """The EXIF orientation, 1 when there is none. Pillow turns TIFF itself, in size and in pixels."""
-    if image.format == "TIFF":
-        return 1
-    if image.format == "PNG" and "exif" not in image.info:
-        image.info.update(_late_png_exif(data))
-    try:
-        # The base method: PNG's own would decode the pixels to look for a chunk behind them.
-        value = Image.Image.getexif(image).get(ExifTags.Base.Orientation, 1)
-    except Exception:  # unreadable metadata is no reason to refuse a picture
-        return 1
-    return value if isinstance(value, int) and 1 <= value <= 8 else 1
-
-
-def _late_png_exif(data: bytes) -> dict[str, Any]:
-    """The eXIf chunk of a PNG that carries it behind its pixels, found by walking the chunk headers."""
-    at = 8
-    while at + 8 <= len(data):
-        length = int.from_bytes(data[at : at + 4], "big")
-        if data[at + 4 : at + 8] == b"eXIf":
-            return {"exif": b"Exif\0\0" + data[at + 8 : at + 8 + length]}
-        at += length + 12
-    return {}

@@ -6,7 +6,10 @@ import random
 from collections.abc import Iterator
 from functools import cache
 from io import BytesIO
+from typing import Any
 
+import numpy as np
+import tifffile
 from PIL import Image
 
 from tests.intake.pictures import encode, grey_ramp_16, plain, with_orientation, ycck_jpeg
@@ -31,6 +34,12 @@ def originals() -> dict[str, bytes]:
         "png, 16 bit": grey_ramp_16(),
         "png, profile": encode(plain(), "PNG", icc_profile=swapped_profile()),
     }
+    for name, dtype, options in (
+        ("planar", np.uint16, {"planarconfig": "separate"}),
+        ("tiles", np.float32, {"compression": "lzw", "predictor": True, "tile": (16, 32)}),
+        ("strips", np.uint16, {"compression": "zlib", "rowsperstrip": 7, "byteorder": ">"}),
+    ):
+        files[f"tiff, {name}"] = _wide_tiff(dtype, options)
     frames = [plain(), plain().transpose(Image.Transpose.ROTATE_180)]
     for format in ("GIF", "WEBP", "PNG", "TIFF", "AVIF", "MPO"):
         files[f"{format}, animated"] = encode(frames[0], format, save_all=True, append_images=frames[1:])
@@ -40,6 +49,15 @@ def originals() -> dict[str, bytes]:
             if data is not None:
                 files[f"{format} {mode}"] = data
     return files
+
+
+def _wide_tiff(dtype: type[np.generic], options: dict[str, Any]) -> bytes:
+    out = BytesIO()
+    samples = np.asarray(plain()).astype(dtype)
+    if options.get("planarconfig") == "separate":
+        samples = np.ascontiguousarray(np.moveaxis(samples, -1, 0))
+    tifffile.imwrite(out, samples, photometric="rgb", metadata=None, **options)
+    return out.getvalue()
 
 
 def _saved(format: str, mode: str) -> bytes | None:

@@ -22,6 +22,16 @@ def rgb_profile(
     return _profile(b"mntr", b"RGB ", b"XYZ ", tags, name)
 
 
+def srgb_profile(name: str) -> bytes:
+    """sRGB, with its curve as a table."""
+    steps = [index / 1023 for index in range(1024)]
+    curve = [step / 12.92 if step <= 0.04045 else ((step + 0.055) / 1.055) ** 2.4 for step in steps]
+    table = struct.pack(">I1024H", 1024, *(round(value * 65535) for value in curve))
+    tags = {b"rXYZ": _xyz(RED_XYZ), b"gXYZ": _xyz(GREEN_XYZ), b"bXYZ": _xyz(BLUE_XYZ)}
+    tags |= dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), b"curv\0\0\0\0" + table)
+    return _profile(b"mntr", b"RGB ", b"XYZ ", tags, name)
+
+
 def swapped_profile() -> bytes:
     """A display on which red is blue and blue is red."""
     return rgb_profile(red=BLUE_XYZ, blue=RED_XYZ)

@@ -11,7 +11,15 @@ from PIL import Image, ImageCms
 
 from app.intake.decode import Decoded, decode
 from tests.intake.pictures import RED, encode
-from tests.intake.profiles import cmyk_profile, grey_profile, rgb_profile, swapped_profile
+from tests.intake.profiles import (
+    BLUE_XYZ,
+    RED_XYZ,
+    cmyk_profile,
+    grey_profile,
+    rgb_profile,
+    srgb_profile,
+    swapped_profile,
+)
 
 CONVERTED = "colours converted from the embedded profile to sRGB"
 IGNORED = "unusable colour profile ignored"
@@ -46,6 +54,31 @@ def test_srgb_itself_is_left_as_it_is() -> None:
     found = decoded(Image.new("RGB", (32, 24), RED), "PNG", profile)
     assert close(found, RED, 0)
     assert found.notes == []
+
+
+@pytest.mark.parametrize("name", ["sRGB", "sRGB IEC61966-2.1", "GIMP built-in Linear sRGB", "scRGB"])
+def test_a_name_does_not_make_a_profile_srgb(name: str) -> None:
+    """Linear light: half of it is far lighter than half of sRGB's numbers."""
+    found = decoded(Image.new("RGB", (32, 24), (128, 128, 128)), "PNG", rgb_profile(gamma=1.0, name=name))
+    assert close(found, (188, 188, 188), 2)
+    assert found.notes == [CONVERTED]
+    swapped = rgb_profile(red=BLUE_XYZ, blue=RED_XYZ, name=name)
+    assert close(decoded(Image.new("RGB", (32, 24), RED), "PNG", swapped), BLUE)
+
+
+@pytest.mark.parametrize("name", ["sRGB", "c2", "Camera"])
+def test_what_says_the_same_as_srgb_is_left_alone_whatever_its_name(name: str) -> None:
+    found = decoded(Image.new("RGB", (32, 24), RED), "PNG", srgb_profile(name))
+    assert close(found, RED, 0)
+    assert found.notes == []
+
+
+def test_many_profiles_are_told_apart_though_few_are_remembered() -> None:
+    picture = Image.new("RGB", (8, 8), RED)
+    for number in range(300):
+        profile = srgb_profile(str(number)) if number % 2 else rgb_profile(gamma=1.0, name=str(number))
+        found = decoded(picture, "PNG", profile)
+        assert (found.notes == []) == bool(number % 2)
 
 
 def test_transparency_and_palettes_keep_their_profile() -> None:
