@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -29,9 +30,10 @@ from app.access.middleware import Access
 from app.access.opening import open_database
 from app.admission.client import AdmissionClient, Limits
 from app.admission.connections import producer
+from app.connections import Connections
 from app.correlation import Correlation
 from app.heads import HeadAsGet
-from app.http import HttpProtocol
+from app.http import protocol
 from app.idempotency.replays import HEADER, Replays
 from app.images.controllers import ImageController
 from app.images.service import ImageService
@@ -161,6 +163,26 @@ def layered(app: Litestar) -> ASGIApp:
     return Correlation(Observed(inner, app.state.http))
 
 
+def wired(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    """How the application is served."""
+    # Pages that CORS lets in may also show what they fetch without it: pictures of samples.
+    owner = "cross-origin" if settings.allowed_origins else "same-origin"
+    served: Any = app
+    return uvicorn.Config(
+        served,
+        host=settings.host,
+        port=settings.port,
+        http=protocol(Connections(settings)),
+        headers=[("x-content-type-options", "nosniff"), ("cross-origin-resource-policy", owner)],
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",  # there are no web sockets
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=math.ceil(settings.drain_s),
+    )
+
+
 def run_api(settings: Settings) -> int:
     """Serve until SIGTERM or Ctrl-C, then finish what is in flight for at most `drain_s`; the exit status.
 
@@ -174,21 +196,8 @@ def run_api(settings: Settings) -> int:
     check_stores(settings)
     if settings.keys_needed or settings.stores:
         asyncio.run(open_database(settings))
-    port = claim_port(settings.host, settings.port)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            layered(create_app(settings)),
-            host=settings.host,
-            port=port,
-            http=HttpProtocol,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            ws="none",  # there are no web sockets, and uvicorn would log their refusal with its query
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=math.ceil(settings.drain_s),
-        )
-    )
+    settings = replace(settings, port=claim_port(settings.host, settings.port))
+    server = uvicorn.Server(wired(layered(create_app(settings)), settings))
     # uvicorn drains and then raises the signal again: an orderly end shall exit with 0, not by the signal.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
