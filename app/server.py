@@ -28,6 +28,7 @@ from app.access.gate import Gate
 from app.access.hosts import KnownHosts
 from app.access.middleware import Access
 from app.access.opening import open_database
+from app.access.preflight import Preflights
 from app.admission.client import AdmissionClient, Limits
 from app.admission.connections import producer
 from app.connections import Connections
@@ -158,7 +159,7 @@ def layered(app: Litestar) -> ASGIApp:
     Where no key is needed, only programs that mean this server may use it: see `KnownHosts`.
     """
     settings: Settings = app.state.settings
-    routes = HeadAsGet(app)
+    routes = Preflights(HeadAsGet(app), app.cors_config)
     inner = routes if settings.keys_needed else KnownHosts(routes, settings)
     return Correlation(Observed(inner, app.state.http))
 

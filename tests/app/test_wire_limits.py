@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 import uvicorn
 from litestar.types import Receive, Scope, Send
 
@@ -273,3 +274,15 @@ async def test_http_1_0_gets_no_chunks(shared_server: Any) -> None:
     head, _, content = whole.partition(b"\r\n\r\n")
     assert not re.search(rb"(?i)transfer-encoding", head)
     assert json.loads(content) == {"status": "ok"}
+
+
+async def test_unknown_paths_are_logged_as_they_were_sent_and_cut() -> None:
+    long = "/" + 1000 * "x"
+    with structlog.testing.capture_logs() as lines:
+        async with serving_api(settings()) as url:
+            for path in ("/nowhere%0a%1b%5b31m%e2%80%ae", long, "/~caf\N{LATIN SMALL LETTER E WITH ACUTE}"):
+                head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+                await answer(await opened(url, head))
+            await asyncio.sleep(0.1)
+    told = [line["path"] for line in lines if line["event"] == "request"]
+    assert told == ["/nowhere%0a%1b%5b31m%e2%80%ae", long[:200] + "..."]
