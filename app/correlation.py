@@ -41,7 +41,7 @@ def add_answer_header(request: Request[Any, Any, Any], name: str, value: str) ->
 
 
 def _in_log(raw_path: bytes) -> str:
-    """A path as it was sent, with its percent escapes, cut to `PATH_CHARS`; bytes that no URL has are escaped."""
+    """A path with its percent escapes as they were sent; bytes that no URL has are escaped as well."""
     cut = raw_path[:PATH_CHARS] + b"..." if len(raw_path) > PATH_CHARS else raw_path
     return "".join(chr(byte) if 0x20 < byte < 0x7F else f"%{byte:02X}" for byte in cut)
 

@@ -110,9 +110,11 @@ def _services(settings: Settings, redis_url: str) -> Lifespan:
         app.state.images = ImageService(store, fetcher, inference)
         app.state.replays = Replays(redis, settings.namespace)
         app.state.jobs = jobs = await open_jobs(settings)
+        sweeping = asyncio.create_task(store.keep_swept(), name="uploaded-images")
         try:
             yield
         finally:
+            sweeping.cancel()
             if jobs is not None:
                 await jobs.close()
             await redis.aclose()
