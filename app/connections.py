@@ -6,7 +6,6 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 import structlog
 
@@ -17,6 +16,8 @@ RESERVED_FILES = 144
 """File descriptors left for Redis, the database, stores, fetched images, logs and the spare connections."""
 SPARE = 16
 """Connections above the limit that are read, so that they get an answer and `/livez` stays reachable."""
+SLOW_S = 10.0
+"""A body that is incomplete for so long is given up when there is no room for another one."""
 LOG_EVERY_S = 10.0
 
 log = structlog.get_logger("pointbox.http")
@@ -40,8 +41,10 @@ class Connections:
         self._body_limit = settings.body_limit_bytes
         self.held = 0
         """Bytes of bodies whose requests are not answered yet."""
-        self._idle: dict[Any, Callable[[], None]] = {}
-        self._busy: set[Any] = set()
+        self._idle: dict[object, Callable[[], None]] = {}
+        self._busy: set[object] = set()
+        self._coming: dict[object, tuple[float, Callable[[], None]]] = {}
+        """Connections with an incomplete body: since when, and how to give it up; oldest first."""
         self._closed, self._refused, self._full = 0, 0, 0
         self._log_after = 0.0
         if self.limit < settings.connections:
@@ -93,13 +96,40 @@ class Connections:
         detail = "This server has as many open connections as it takes (POINTBOX_CONNECTIONS); try again."
         return ProblemError("unavailable", detail, retry_after_s=1)
 
-    def fits(self, more: int) -> bool:
-        """Whether so many bytes of a body may come beside those that are here."""
-        return self.held + more <= self.bodies_bytes
+    def fits(self, connection: object, more: int) -> bool:
+        """Whether so many bytes of a body may come beside those that are here.
 
-    def fits_whole(self, length: int) -> bool:
+        For lack of room the bodies of other connections that have been incomplete longest, and for SLOW_S at
+        least, are given up, so that clients which stop half-way do not shut out the others.
+        """
+        while self.held + more > self.bodies_bytes:
+            slowest = next((one for one in self._coming if one is not connection), None)
+            if slowest is None or self._coming[slowest][0] + SLOW_S > time.monotonic():
+                return False
+            self._coming.pop(slowest)[1]()
+        return True
+
+    def fits_whole(self, connection: object, length: int) -> bool:
         """The same of a body that was announced; one that is too long in itself gets its own answer later."""
-        return length > self._body_limit or self.fits(length)
+        return length > self._body_limit or self.fits(connection, length)
+
+    def body_comes(self, connection: object, size: int, give_up: Callable[[], None]) -> None:
+        """More bytes of a body are here.
+
+        Args:
+            give_up: refuses the rest of the body, and calls `body_gone`.
+        """
+        self.held += size
+        self._coming.setdefault(connection, (time.monotonic(), give_up))
+
+    def body_whole(self, connection: object) -> None:
+        """Nothing more comes of it."""
+        self._coming.pop(connection, None)
+
+    def body_gone(self, connection: object, size: int) -> None:
+        """Its bytes are not needed any more."""
+        self.held -= size
+        self._coming.pop(connection, None)
 
     def no_memory(self) -> ProblemError:
         """The answer to a request whose body does not fit."""

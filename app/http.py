@@ -65,7 +65,7 @@ class HttpProtocol(HttpToolsProtocol):
     """What is wrong when the parser fails."""
     _refused = False
     _held = 0
-    """Bytes of bodies of this connection that count in `Connections.held`."""
+    """Bytes of bodies of this connection that `Connections` counts."""
     _body_until = 0.0
     """By the loop's clock: when the body of the current request must be complete."""
     _timer: asyncio.TimerHandle | None = None
@@ -125,11 +125,15 @@ class HttpProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Raises ValueError, which ends the parsing, where the body does not fit."""
         if not self.parser.should_upgrade() and not self.cycle.response_complete:
-            if not self._all.fits(len(body)):
+            if not self._all.fits(self, len(body)):
                 self._fail(self._all.no_memory())
             self._held += len(body)
-            self._all.held += len(body)
+            self._all.body_comes(self, len(body), self._give_up)
             super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._all.body_whole(self)
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Called by a cycle: the last byte of an answer is with the transport."""
@@ -203,7 +207,7 @@ class HttpProtocol(HttpToolsProtocol):
         problem = None
         if self._all.over and self.url.partition(b"?")[0] != _PROBE:
             problem = self._all.no_connection()
-        elif not self._all.fits_whole(self._length):
+        elif not self._all.fits_whole(self, self._length):
             problem = self._all.no_memory()
         routes: Any = self._routes if problem is None else Correlation(refusing(problem))
         return routes  # type: ignore[no-any-return]
@@ -218,6 +222,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _refuse(self, problem: ProblemError) -> None:
         """Instead of uvicorn's plain text; nothing more is read."""
         self._refused = True
+        self._release()
         if self.transport.is_closing():
             return
         if self._is_working:
@@ -283,6 +288,9 @@ class HttpProtocol(HttpToolsProtocol):
         else:  # there was an answer already
             self.transport.close()
 
+    def _give_up(self) -> None:
+        self._refuse(self._all.no_memory())
+
     def _unread(self) -> None:
         if self.transport.get_write_buffer_size():
             log.info("a client does not read its answer and is disconnected", client=self.client)
@@ -293,7 +301,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _release(self) -> None:
         """The bodies of this connection are not needed any more."""
-        self._all.held -= self._held
+        self._all.body_gone(self, self._held)
         self._held = 0
 
     def _restart_timer(self, after_s: float, then: Callable[[], None]) -> None:

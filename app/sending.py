@@ -30,12 +30,11 @@ class Sending:
                     self._without_chunks(message["headers"])
             elif message["type"] == "http.response.body":
                 body, last = message["body"], not message.get("more_body", False)
-                if len(body) > PIECE_BYTES:
-                    end = (len(body) - 1) // PIECE_BYTES * PIECE_BYTES
-                    for start in range(0, end, PIECE_BYTES):
-                        piece = body[start : start + PIECE_BYTES]
-                        await send({"type": "http.response.body", "body": piece, "more_body": True})
-                    message = {"type": "http.response.body", "body": body[end:], "more_body": not last}
+                end = max(len(body) - 1, 0) // PIECE_BYTES * PIECE_BYTES
+                for start in range(0, end, PIECE_BYTES):
+                    piece = body[start : start + PIECE_BYTES]
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                message["body"] = body[end:] if end else body
                 if last and self._until_closed:
                     self._cycle.expected_content_length = len(message["body"])
             await send(message)

@@ -89,6 +89,25 @@ async def test_a_body_without_a_length_counts_as_it_comes() -> None:
         assert (await answer(held))[0] in (415, 422)
 
 
+async def test_bodies_that_stop_half_way_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.connections.SLOW_S", 1.0)
+    limits = settings(body_limit_bytes=4 * MIB, bodies_bytes=8 * MIB)
+    length = b"Content-Length: %d\r\n\r\n" % (4 * MIB)
+    async with serving_api(limits) as url:
+        stopped = [await opened(url, POST, length, bytes(2 * MIB)) for _ in range(3)]
+        await asyncio.sleep(0.3)
+        assert (await answer(await opened(url, POST, length)))[0] == 503
+        await asyncio.sleep(1)
+        whole = await opened(url, POST, length, bytes(4 * MIB))
+        assert (await answer(whole))[0] in (415, 422)
+        status, _, document = await answer(stopped[0])  # the first to begin
+        assert status == 503
+        assert "POINTBOX_BODIES_BYTES" in document["detail"]
+        for one in stopped[1:]:
+            one[1].write(bytes(2 * MIB))
+            assert (await answer(one))[0] in (415, 422)
+
+
 async def test_a_body_that_drips_has_an_end() -> None:
     async with serving_api(settings(body_timeout_s=2.0)) as url:
         slow = await opened(url, POST, b"Content-Length: 1000\r\n\r\n")
@@ -267,7 +286,7 @@ async def test_headers_of_every_answer(origins: str, policy: str) -> None:
             assert response.headers.get_list("cross-origin-resource-policy") == [policy], path
 
 
-async def test_http_1_0_gets_no_chunks(shared_server: Any) -> None:
+async def test_http_1_0_gets_no_chunks() -> None:
     async with serving_api(settings()) as url:
         reader, _ = await opened(url, b"GET /livez HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         whole = await asyncio.wait_for(reader.read(), 10)
