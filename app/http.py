@@ -7,22 +7,21 @@ before the application sees it.
 from __future__ import annotations
 
 import asyncio
-import http
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import httptools
-import msgspec
 import structlog
 from litestar.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.connections import Connections
 from app.correlation import Correlation, new_id
-from app.problems import MEDIA_TYPE, ProblemError
-from app.refusals import refusing, retry_after
+from app.problems import ProblemError
+from app.refusals import last_answer, refusing
 from app.sending import Sending
+from app.upgrades import head_without_upgrade
 
 HEAD_BYTES = 65_536
 """Of the URL and the header fields of a request, together."""
@@ -185,22 +184,13 @@ class HttpProtocol(HttpToolsProtocol):
                     self.parser.feed_data(data)
                     return
                 except httptools.HttpParserUpgrade as upgrade:
-                    data = self._head_without_upgrade() + data[upgrade.args[0] :]
+                    version = self.parser.get_http_version().encode()
+                    first = b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version)
+                    data = head_without_upgrade(first, self.headers) + data[upgrade.args[0] :]
                     self.parser = httptools.HttpRequestParser(self)
                     self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         except httptools.HttpParserError:
             self._refuse(self._problem)
-
-    def _head_without_upgrade(self) -> bytes:
-        version = self.parser.get_http_version().encode()
-        lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version)]
-        for name, value in self.headers:
-            if name == b"connection":
-                tokens = [token.strip() for token in value.split(b",")]
-                value = b", ".join(t for t in tokens if t.lower() not in (b"upgrade", b"http2-settings"))
-            if name not in (b"upgrade", b"http2-settings") and (value or name != b"connection"):
-                lines.append(b"%s: %s" % (name, value))
-        return b"\r\n".join((*lines, b"", b""))
 
     def _application(self) -> ASGIApp:
         """What answers the request whose head is complete."""
@@ -231,20 +221,7 @@ class HttpProtocol(HttpToolsProtocol):
                 return
             self.cycle.disconnected = True  # for the application
             self.cycle.message_event.set()
-        request_id = new_id()
-        content = msgspec.json.encode(problem.document(request_id))
-        headers = [
-            (b"content-type", MEDIA_TYPE.encode()),
-            (b"content-length", str(len(content)).encode()),
-            (b"x-request-id", request_id.encode()),
-            (b"connection", b"close"),
-            *self.server_state.default_headers,
-        ]
-        if problem.retry_after_s is not None:
-            headers.append((b"retry-after", retry_after(problem.retry_after_s)))
-        reason = http.HTTPStatus(problem.status).phrase
-        lines = [f"HTTP/1.1 {problem.status} {reason}".encode(), *(b"%s: %s" % pair for pair in headers)]
-        self.transport.write(b"\r\n".join((*lines, b"", content)))
+        self.transport.write(last_answer(problem, new_id(), self.server_state.default_headers))
         self.transport.write_eof()
         self.flow.resume_reading()
         self._restart_timer(LINGER_S, self.transport.close)
