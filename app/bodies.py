@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from litestar import Request
-from litestar.datastructures import UploadFile
 
+from app.forms import read_form
 from app.problems import ProblemError
 from app.strict_json import decode_json, validation_problem
 
 T = TypeVar("T", bound=msgspec.Struct)
+A = TypeVar("A")
+R = TypeVar("R")
 
 IMAGE_FIELDS = ("image", "image_url", "image_id")
 INLINE_BYTES = 256 * 1024
@@ -33,7 +35,7 @@ async def read_body(request: Request[Any, Any, Any], kind: type[T]) -> tuple[T, 
     query = request.scope["query_string"].decode("latin-1")
     if not content:
         _refuse_empty(query)
-    sent = request.content_type[0]
+    sent, options = request.content_type
     if sent.startswith("image/") or sent == "application/octet-stream":
         return _from_query(query, kind), content
     form = sent == "multipart/form-data"
@@ -47,10 +49,15 @@ async def read_body(request: Request[Any, Any, Any], kind: type[T]) -> tuple[T, 
         name = query.partition("=")[0]
         invalid("Query parameters go with a raw image body only; send this as a field.", name)
     if form:
-        return await _from_form(request, kind)
+        texts, upload = await _read(read_form, content, options.get("boundary"))
+        return _from_texts(texts, kind), upload
+    return await _read(decode_json, content, kind), None
+
+
+async def _read(read: Callable[[bytes, A], R], content: bytes, how: A) -> R:
     if len(content) <= INLINE_BYTES:
-        return decode_json(content, kind), None
-    return await asyncio.to_thread(decode_json, content, kind), None
+        return read(content, how)
+    return await asyncio.to_thread(read, content, how)
 
 
 def check_plain(request: Request[Any, Any, Any]) -> None:
@@ -83,26 +90,6 @@ def _from_query(query: str, kind: type[T]) -> T:
     return _from_texts(fields, kind)
 
 
-async def _from_form(request: Request[Any, Any, Any], kind: type[T]) -> tuple[T, bytes | None]:
-    try:
-        form = await request.form()
-    except (UnicodeError, LookupError):  # the sender names the charset, and Python has odd ones
-        raise ProblemError("invalid-request", "A field of the form is not UTF-8 text.", status=400) from None
-    texts: list[tuple[str, str]] = []
-    upload: bytes | None = None
-    try:
-        for name, value in form.multi_items():
-            if not isinstance(value, UploadFile):
-                texts.append((name, value))
-            elif name != "image" or upload is not None:
-                invalid("One file is read, named `image`.", name)
-            else:
-                upload = await value.read()
-    finally:
-        await form.close()
-    return _from_texts(texts, kind), upload
-
-
 def _from_texts(fields: Iterable[tuple[str, str]], kind: type[T]) -> T:
     """Query parameters or form fields. `object` and `objects` may repeat; a region is `0.1,0.2,0.8,0.9`."""
     values: dict[str, Any] = {}
@@ -112,7 +99,7 @@ def _from_texts(fields: Iterable[tuple[str, str]], kind: type[T]) -> T:
         elif name in values:
             invalid(f"The field {name[:100]!r} is given twice.", name[:100])
         else:
-            values[name] = text.split(",") if name == "region" else text
+            values[name] = [number.strip() for number in text.split(",")] if name == "region" else text
     if len(values.get("objects", ())) == 1:
         values["object"] = values.pop("objects")[0]
     try:

@@ -18,6 +18,8 @@ from app.logs import EXCHANGE
 
 HEADER = b"x-request-id"
 _ACCEPTABLE = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+PATH_CHARS = 200
+"""Of a path that is logged: a caller chooses it."""
 _PROBES = frozenset({"/livez", "/readyz"})
 
 log = structlog.get_logger("pointbox.http")
@@ -36,6 +38,12 @@ def new_id() -> str:
 def add_answer_header(request: Request[Any, Any, Any], name: str, value: str) -> None:
     """Send a header with whatever answers this request, a success or a problem (RateLimit-Remaining, ...)."""
     request.scope["state"]["answer_headers"].append((name.lower().encode(), value.encode()))
+
+
+def _in_log(raw_path: bytes) -> str:
+    """A path with its percent escapes as they were sent; bytes that no URL has are escaped as well."""
+    cut = raw_path[:PATH_CHARS] + b"..." if len(raw_path) > PATH_CHARS else raw_path
+    return "".join(chr(byte) if 0x20 < byte < 0x7F else f"%{byte:02X}" for byte in cut)
 
 
 class Correlation:
@@ -70,7 +78,7 @@ class Correlation:
         finally:
             write = log.debug if scope["path"] in _PROBES else log.info
             elapsed_ms = round((time.perf_counter() - started) * 1000, 1)
-            method, path = scope["method"], scope["path"][:200]
+            method, path = scope["method"], _in_log(scope["raw_path"])
             line = partial(write, "request", method=method, path=path, status=status, ms=elapsed_ms)
             # later, since the answer leaves at the end of this round of the loop
             asyncio.get_running_loop().call_soon(line)

@@ -21,6 +21,7 @@ from litestar.openapi.spec import (
 )
 from msgspec import Struct
 
+from app.idempotency.replays import HEADER
 from app.problems import KINDS, MEDIA_TYPE, Problem, ProblemError
 
 ACCESS_PROBLEMS = ("unauthenticated", "forbidden", "rate-limited")
@@ -50,6 +51,13 @@ IMAGE_TEXT = Schema(
 IMAGE_BYTES = Schema(type=OpenAPIType.STRING, content_media_type="image/*")
 TIMEOUT = Schema(
     type=OpenAPIType.NUMBER, exclusive_minimum=0, description="Seconds until the deadline; 60 by default."
+)
+IDEMPOTENCY_KEY = Parameter(
+    name=HEADER,
+    param_in="header",
+    required=False,
+    schema=Schema(type=OpenAPIType.STRING, pattern="^[\\x21-\\x7e]{1,255}$"),
+    description="A request sent again under the same key within 24 hours gets the answer of the first.",
 )
 MODEL = Schema(type=OpenAPIType.STRING, description="A name from `/v1/models`.")
 EXAMPLE_IMAGE = (

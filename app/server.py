@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -27,11 +28,13 @@ from app.access.gate import Gate
 from app.access.hosts import KnownHosts
 from app.access.middleware import Access
 from app.access.opening import open_database
+from app.access.preflight import Preflights
 from app.admission.client import AdmissionClient, Limits
 from app.admission.connections import producer
+from app.connections import Connections
 from app.correlation import Correlation
 from app.heads import HeadAsGet
-from app.http import HttpProtocol
+from app.http import protocol
 from app.idempotency.replays import HEADER, Replays
 from app.images.controllers import ImageController
 from app.images.service import ImageService
@@ -107,9 +110,11 @@ def _services(settings: Settings, redis_url: str) -> Lifespan:
         app.state.images = ImageService(store, fetcher, inference)
         app.state.replays = Replays(redis, settings.namespace)
         app.state.jobs = jobs = await open_jobs(settings)
+        sweeping = asyncio.create_task(store.keep_swept(), name="uploaded-images")
         try:
             yield
         finally:
+            sweeping.cancel()
             if jobs is not None:
                 await jobs.close()
             await redis.aclose()
@@ -156,9 +161,29 @@ def layered(app: Litestar) -> ASGIApp:
     Where no key is needed, only programs that mean this server may use it: see `KnownHosts`.
     """
     settings: Settings = app.state.settings
-    routes = HeadAsGet(app)
+    routes = Preflights(HeadAsGet(app), app.cors_config)
     inner = routes if settings.keys_needed else KnownHosts(routes, settings)
     return Correlation(Observed(inner, app.state.http))
+
+
+def wired(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    """How the application is served."""
+    # Pages that CORS lets in may also show what they fetch without it: pictures of samples.
+    owner = "cross-origin" if settings.allowed_origins else "same-origin"
+    served: Any = app
+    return uvicorn.Config(
+        served,
+        host=settings.host,
+        port=settings.port,
+        http=protocol(Connections(settings)),
+        headers=[("x-content-type-options", "nosniff"), ("cross-origin-resource-policy", owner)],
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",  # there are no web sockets
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=math.ceil(settings.drain_s),
+    )
 
 
 def run_api(settings: Settings) -> int:
@@ -174,21 +199,8 @@ def run_api(settings: Settings) -> int:
     check_stores(settings)
     if settings.keys_needed or settings.stores:
         asyncio.run(open_database(settings))
-    port = claim_port(settings.host, settings.port)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            layered(create_app(settings)),
-            host=settings.host,
-            port=port,
-            http=HttpProtocol,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            ws="none",  # there are no web sockets, and uvicorn would log their refusal with its query
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=math.ceil(settings.drain_s),
-        )
-    )
+    settings = replace(settings, port=claim_port(settings.host, settings.port))
+    server = uvicorn.Server(wired(layered(create_app(settings)), settings))
     # uvicorn drains and then raises the signal again: an orderly end shall exit with 0, not by the signal.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))

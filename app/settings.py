@@ -82,6 +82,14 @@ class Settings:
     """Origins of web pages that may call this service, with commas between; `*` for all."""
 
     body_limit_bytes: int = 20 * 1000 * 1000
+    bodies_bytes: int = 512 * 1024 * 1024
+    """Request bodies that an API process holds at a time, complete or not, until each request is answered."""
+    body_timeout_s: float = 120.0
+    """Within which the body of a request must be complete."""
+    unread_timeout_s: float = 60.0
+    """A client that takes nothing of its answer for so long is disconnected."""
+    connections: int = 0
+    """Open connections of an API process; 0: as many as the limit of open files (ulimit -n) allows."""
     default_timeout_s: float = 60.0
     max_timeout_s: float = 600.0
     result_ttl_s: float = 300.0
@@ -127,7 +135,9 @@ class Settings:
         for name in ("batch_share", "flood_share"):
             if getattr(self, name) > 1:
                 raise SettingsError(f"{name} must be at most 1, not {getattr(self, name)}")
-        for name in ("tenant_queue_bytes", "tenant_images_bytes"):
+        if self.connections < 0:
+            raise SettingsError(f"connections must not be negative, not {self.connections}")
+        for name in ("tenant_queue_bytes", "tenant_images_bytes", "bodies_bytes"):
             if getattr(self, name) < self.body_limit_bytes:
                 raise SettingsError(f"{name} must be at least body_limit_bytes")
         self.fetch_policy()
@@ -240,6 +250,9 @@ _POSITIVE = (
     "tenant_images_bytes",
     "fetch_timeout_s",
     "body_limit_bytes",
+    "bodies_bytes",
+    "body_timeout_s",
+    "unread_timeout_s",
     "default_timeout_s",
     "max_timeout_s",
     "result_ttl_s",

@@ -183,6 +183,8 @@ def _capped(
 @cache
 def _decode_kernel() -> Kernel:
     """Triton comes with CUDA builds of torch only, so it is imported where a GPU is."""
+    from engine.kernel_cache import ensure_writable_cache
     from engine.triton_attention import paged_decode
 
+    ensure_writable_cache()
     return paged_decode

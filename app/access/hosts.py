@@ -9,11 +9,11 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import urlsplit
 
-import msgspec
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
-from app.problems import MEDIA_TYPE, ProblemError
+from app.problems import ProblemError
+from app.refusals import refuse
 from app.settings import Settings
 
 
@@ -35,7 +35,7 @@ class KnownHosts:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == ScopeType.HTTP and (problem := self._problem(scope)):
-            await _answer(scope, send, problem)
+            await refuse(scope, send, problem)
         else:
             await self._app(scope, receive, send)
 
@@ -46,7 +46,9 @@ class KnownHosts:
         if not self._is_known(host):
             return ProblemError("forbidden", "This server has another name; see POINTBOX_ALLOWED_HOSTS.")
         if origin is not None and not self._is_ours(origin.decode("latin-1").lower(), host):
-            return ProblemError("forbidden", "Pages of other sites may not use this server.")
+            return ProblemError(
+                "forbidden", "Pages of other sites may not use this server; see POINTBOX_CORS_ORIGINS."
+            )
         return None
 
     def _is_known(self, host: str) -> bool:
@@ -80,10 +82,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-async def _answer(scope: HTTPScope, send: Send, problem: ProblemError) -> None:
-    document = problem.document(scope["state"]["request_id"])
-    headers = [(b"content-type", MEDIA_TYPE.encode())]
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
-    await send({"type": "http.response.body", "body": msgspec.json.encode(document), "more_body": False})

@@ -10,6 +10,7 @@ from app.images.schemas import ImageBody
 from app.openapi import (
     ACCESS_PROBLEMS,
     EXAMPLE_IMAGE,
+    IDEMPOTENCY_KEY,
     IMAGE_BYTES,
     IMAGE_TEXT,
     MODEL,
@@ -25,6 +26,8 @@ UPLOAD_PROBLEMS = (
     "image-too-large",
     "unknown-model",
     "unsupported-task",
+    "idempotency-in-flight",
+    "idempotency-mismatch",
     "tenant-queue-full",
     "queue-full",
     "unavailable",
@@ -58,4 +61,4 @@ class UploadOperation(Operation):
             examples={"one": ("A picture", {"image": EXAMPLE_IMAGE})},
             says="Exactly one of `image` and `image_url`.",
         )
-        self.parameters = [*query_of_raw_bodies(_OPTIONS)]
+        self.parameters = [IDEMPOTENCY_KEY, *query_of_raw_bodies(_OPTIONS)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import secrets
@@ -10,6 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 import anyio
+import structlog
 from redis.asyncio import Redis
 
 from app.admission.connections import REDIS_ERRORS
@@ -19,7 +21,10 @@ from app.admission.scripts import prefix
 from app.images.picture import Picture
 from app.problems import ProblemError
 
+SWEEP_S = 5.0
 _LUA = files("app.images").joinpath("lua")
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class ImageStore:
         common = _LUA.joinpath("common.lua").read_text(encoding="utf-8")
         self._scripts = {
             name: redis.register_script(common + _LUA.joinpath(f"{name}.lua").read_text(encoding="utf-8"))
-            for name in ("drop", "keep", "use")
+            for name in ("drop", "keep", "sweep", "use")
         }
 
     async def keep(self, tenant: str, data: bytes, width: int, height: int) -> Picture:
@@ -93,6 +98,17 @@ class ImageStore:
         """Drop it although the task that asks for it may be being cancelled; without Redis it expires."""
         with anyio.CancelScope(shield=True), contextlib.suppress(Unavailable, ProblemError):
             await self.drop(tenant, image_id)
+
+    async def keep_swept(self) -> None:
+        """Until cancelled: bytes go at the end of their time also when nobody asks for an image any more."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            try:
+                await self._run("sweep")
+            except Unavailable:
+                pass  # Redis forgets them by itself, later
+            except Exception:
+                log.exception("uploaded images are not swept")
 
     def _picture(self, tenant: str, image_id: str, sha: str, size: int, width: int, height: int) -> Picture:
         async def load() -> bytes:

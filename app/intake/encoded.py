@@ -40,7 +40,8 @@ def _data_uri(text: str, field: str) -> bytes:
     raw = body.encode("utf-8", "replace")
     if b"%" in raw:
         raw = unquote_to_bytes(raw)
-    return _base64(raw, field) if head.rstrip().lower().endswith(";base64") else raw
+    parameters = [parameter.strip().lower() for parameter in head.split(";")[1:]]
+    return _base64(raw, field) if "base64" in parameters else raw
 
 
 def _base64(raw: bytes, field: str) -> bytes:

@@ -112,6 +112,17 @@ class S3Store:
         content: tuple[bytes, str] = self._call(read, "read")
         return content
 
+    def read(self, key: str, start: int, size: int) -> bytes:
+        whole, piece = self._prefix + key, f"bytes={start}-{start + size - 1}"
+
+        def read() -> bytes:
+            answer = self._client.get_object(Bucket=self._bucket, Key=whole, Range=piece)
+            content: bytes = answer["Body"].read()
+            return content
+
+        content: bytes = self._call(read, "read")
+        return content
+
     def size(self, key: str) -> int:
         whole = self._prefix + key
         head = self._call(lambda: self._client.head_object(Bucket=self._bucket, Key=whole), "read")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Literal, ParamSpec, TypeVar
 
 import structlog
@@ -16,6 +17,7 @@ from app.intake.addresses import Policy
 from app.jobs.errors import JobError, NoSuchKey, StoreAway
 from app.jobs.exports import check_format
 from app.jobs.ledger import Ledger
+from app.jobs.lines import read_pieces
 from app.jobs.named import Stores
 from app.jobs.places import check_apart
 from app.jobs.records import ShardCount
@@ -118,15 +120,19 @@ class JobService:
         parts = [(name(shard), part) for shard, part in wanted.parts(done, what)]
         target = self._target(job, caller)
 
-        def read(key: str, part: slice) -> bytes:
-            return b"".join(target.get(key)[0].splitlines(keepends=True)[part])
+        pieces = chain.from_iterable(read_pieces(target, key, part) for key, part in parts)
 
-        first = await self._from_stores(read, *parts[0]) if parts else b""
+        def following() -> bytes:
+            return next(pieces, b"")
+
+        first = await self._from_stores(following)
 
         async def all_of_them() -> AsyncGenerator[bytes, None]:
-            yield first
-            for key, part in parts[1:]:
-                yield await self._from_stores(read, key, part)
+            """A piece is read when the one before it is with the client, however slowly that reads."""
+            piece = first
+            while piece:
+                yield piece
+                piece = await self._from_stores(following)
 
         return all_of_them()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from app.jobs.errors import JobError, NoSuchKey
 
@@ -40,6 +40,10 @@ class Store(Protocol):
 
     def get(self, key: str) -> tuple[bytes, str]:
         """Content and etag.  Raises NoSuchKey."""
+        ...
+
+    def read(self, key: str, start: int, size: int) -> bytes:
+        """A piece of the content, shorter where that ends.  Raises NoSuchKey."""
         ...
 
     def size(self, key: str) -> int:
@@ -74,12 +78,22 @@ class FolderStore:
                 yield Entry(self._key(path), _etag(status), status.st_size)
 
     def get(self, key: str) -> tuple[bytes, str]:
+        with self._opened(key) as file:
+            return file.read(), _etag(os.fstat(file.fileno()))
+
+    def read(self, key: str, start: int, size: int) -> bytes:
+        with self._opened(key) as file:
+            file.seek(start)
+            return file.read(size)
+
+    @contextmanager
+    def _opened(self, key: str) -> Iterator[BinaryIO]:
+        """For reading.  Raises NoSuchKey."""
         try:
             with open(self._path(key), "rb", opener=_without_waiting) as file:
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode):
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise NoSuchKey("not a regular file")
-                return file.read(), _etag(status)
+                yield file
         except FileNotFoundError as error:
             unnamed = "; names that are not UTF-8 cannot be read" if "\ufffd" in key else ""
             raise NoSuchKey(f"{error.strerror}{unnamed}") from error

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, OpenAPIType, Operation, Parameter, Schema
+from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, OpenAPIType, Operation, Schema
 
 from app.admission.messages import Priority
-from app.idempotency.replays import HEADER
 from app.openapi import (
     ACCESS_PROBLEMS,
     EXAMPLE_IMAGE,
+    IDEMPOTENCY_KEY,
     IMAGE_BYTES,
     IMAGE_TEXT,
     MODEL,
@@ -154,13 +154,6 @@ _EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
     "moondream": ("As Moondream's client sends it", {"image_url": EXAMPLE_IMAGE, "object": "red circle",
                   "settings": {"max_objects": 10}}),
 }  # fmt: skip
-_KEY = Parameter(
-    name=HEADER,
-    param_in="header",
-    required=False,
-    schema=Schema(type=OpenAPIType.STRING, pattern="^[\\x21-\\x7e]{1,255}$"),
-    description="A request sent again under the same key within 24 hours gets the answer of the first.",
-)
 
 
 @dataclass
@@ -178,4 +171,4 @@ class SpatialOperation(Operation):
         answer = (self.responses or {}).get("200")
         if isinstance(answer, OpenAPIResponse) and answer.content is not None:
             answer.content["text/event-stream"] = OpenAPIMediaType(schema=_EVENTS)
-        self.parameters = [_KEY, *query_of_raw_bodies({"object": _PHRASES, **_OPTIONS})]
+        self.parameters = [IDEMPOTENCY_KEY, *query_of_raw_bodies({"object": _PHRASES, **_OPTIONS})]

@@ -36,7 +36,6 @@ _HEADERS = {
     "content-security-policy": POLICY,
     "cross-origin-opener-policy": "same-origin",
     "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
     "cache-control": "no-cache",  # ask each time whether it is still the same
 }
 _TYPES = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import uvicorn
 
 from app.correlation import Correlation
-from app.http import HttpProtocol
 from app.listening import free_port
-from app.server import create_app
+from app.server import create_app, wired
 from app.settings import Settings
 from tests.admission.fakes import until
 
@@ -19,22 +19,12 @@ from tests.admission.fakes import until
 @asynccontextmanager
 async def serving_api(settings: Settings) -> AsyncIterator[str]:
     """The URL of an API in front of the Redis of `settings`."""
-    port = free_port()
-    config = uvicorn.Config(
-        Correlation(create_app(settings)),
-        host="127.0.0.1",
-        port=port,
-        http=HttpProtocol,
-        log_config=None,
-        access_log=False,
-        ws="none",
-        timeout_graceful_shutdown=1,
-    )
+    config = wired(Correlation(create_app(settings)), replace(settings, port=free_port(), drain_s=1.0))
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
     await until(lambda: server.started or serving.done())
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{config.port}"
     finally:
         server.should_exit = True
         await serving

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
 
-from app.access.hosts import KnownHosts
-from app.correlation import Correlation
-from app.server import create_app
+from app.server import create_app, layered
 from app.settings import Settings
 
 PAGE = "https://app.example.com"
@@ -19,8 +18,7 @@ OTHER = "https://evil.example.com"
 @pytest.fixture
 async def client(request: pytest.FixtureRequest) -> AsyncIterator[httpx.AsyncClient]:
     settings = Settings(redis_url="redis://127.0.0.1:1", cors_origins=request.param)
-    app = Correlation(KnownHosts(create_app(settings), settings))
-    transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(layered(create_app(settings)))  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client
 
@@ -58,3 +56,32 @@ async def test_all_of_them(client: httpx.AsyncClient) -> None:
     response = await client.get("/livez", headers={"origin": OTHER})
     assert response.status_code == 200
     assert response.headers["access-control-allow-origin"] == "*"
+
+
+PREFLIGHT = {"origin": PAGE, "access-control-request-method": "POST"}
+
+
+@pytest.mark.parametrize("auth", ["on", "off"])
+@pytest.mark.parametrize(
+    ("origins", "changes", "says"),
+    [
+        (PAGE, {"origin": OTHER}, "POINTBOX_CORS_ORIGINS"),
+        ("", {}, "POINTBOX_CORS_ORIGINS"),
+        (PAGE, {"access-control-request-method": "PUT"}, "may not send PUT; they may send GET, POST, DELETE"),
+        (PAGE, {"access-control-request-headers": "content-type, x-mine"}, "the header x-mine"),
+    ],
+)
+async def test_a_preflight_that_is_refused(
+    auth: Any, origins: str, changes: dict[str, str], says: str
+) -> None:
+    settings = Settings(redis_url="redis://127.0.0.1:1", cors_origins=origins, auth=auth)
+    transport = httpx.ASGITransport(layered(create_app(settings)))  # type: ignore[arg-type]
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as asking:
+        refused = await asking.options("/v1/detect", headers=PREFLIGHT | changes)
+    assert refused.status_code == 403
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert "access-control-allow-origin" not in refused.headers
+    document = refused.json()
+    assert document["type"] == "/problems/forbidden"
+    assert document["request_id"] == refused.headers["x-request-id"]
+    assert says in document["detail"]

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from app.idempotency import replays
 from app.settings import Settings
-from tests.admission.fakes import Work, until
+from tests.admission.fakes import FakeEngine, Work, until
 from tests.app.api import serving_api
 from tests.intake.pictures import encode, plain
 
@@ -192,3 +192,39 @@ async def test_the_key_of_an_api_that_died_is_free_again(
             return (await detect(api, "k")).status_code == 200
 
         await until(free)
+
+
+async def test_an_upload(api: httpx.AsyncClient, start_work: Start) -> None:
+    work = await start_work()
+    raw = {"content-type": "image/png", **keyed("k")}
+    first = await api.post("/v1/images", content=PICTURE, headers=raw)
+    again = await api.post("/v1/images", json={"image": IMAGE}, headers=keyed("k"))
+    assert first.status_code == again.status_code == 201
+    assert first.json() == again.json()
+    assert "idempotent-replayed" not in first.headers
+    assert again.headers["idempotent-replayed"] == "true"
+    assert len(work.engine.runs) == 1
+    other = await api.post("/v1/images", content=PICTURE + b"\0", headers=raw)
+    assert problem(other) == (422, "idempotency-mismatch", "Idempotency-Key")
+    assert (await detect(api, "k")).status_code == 200  # keys belong to a route
+    asked = await api.post("/v1/detect", json={"image_id": again.json()["image_id"], "object": "x"})
+    assert asked.status_code == 200
+
+
+class HoldingEngine(FakeEngine):
+    def _answer(self, *arguments: Any) -> None:
+        self.release.wait(30)
+        super()._answer(*arguments)
+
+
+async def test_an_upload_under_way_and_one_that_failed(api: httpx.AsyncClient, start_work: Start) -> None:
+    raw = {"content-type": "image/png", **keyed("k")}
+    failed = await api.post("/v1/images", content=PICTURE, headers=raw)
+    assert failed.status_code == 503  # no worker
+    work = await start_work(HoldingEngine())
+    first = asyncio.create_task(api.post("/v1/images", content=PICTURE, headers=raw))
+    await until(lambda: work.engine.runs)
+    second = await api.post("/v1/images", content=PICTURE, headers=raw)
+    assert problem(second) == (409, "idempotency-in-flight", "Idempotency-Key")
+    work.engine.release.set()
+    assert (await first).status_code == 201

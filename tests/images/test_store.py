@@ -170,3 +170,42 @@ async def test_the_queue_gives_back_all_bytes_that_it_has_counted(
     await store.drop("us", image_id)
     await ticket.cancel()
     assert await counted() == 5
+
+
+async def test_bytes_and_handles_end_when_nobody_asks_again(
+    redis: Redis, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.images.store.SWEEP_S", 0.1)
+    store = store_of(redis, settings, replace(ROOM, ttl_s=1.0))
+    await kept_id(store, "us", b"an image")
+    (image,) = await redis.keys(f"*{settings.namespace}*:image:*")
+    await redis.pexpire(image, 120_000)  # as a request with a long deadline does
+    sweeping = asyncio.create_task(store.keep_swept())
+
+    async def nothing_left() -> bool:
+        return not await redis.keys(f"*{settings.namespace}*")
+
+    await until(nothing_left)
+    sweeping.cancel()
+
+
+async def test_every_key_of_an_image_has_an_end_without_a_sweep(redis: Redis, settings: Settings) -> None:
+    store = store_of(redis, settings)
+    await kept_id(store, "us", b"an image")
+    for kind in ("handle:*", "image:*"):
+        (key,) = await redis.keys(f"*{settings.namespace}*:{kind}")
+        assert 0 < await redis.pttl(key) <= (ROOM.ttl_s + 60) * 1000
+    assert await redis.delete(*await redis.keys(f"*{settings.namespace}*:handle:*")) == 1  # its time is over
+    key = f"pb1:{{{settings.namespace}}}:handles"
+    (member,) = await redis.zrange(key, 0, -1)
+    await redis.zadd(key, {member: 1})
+    await store.keep("us", bytes(600), 40, 100)  # its room is given back
+
+
+async def test_counts_of_a_tenant_have_an_end(
+    redis: Redis, settings: Settings, queue_client: AdmissionClient, start_work: Start
+) -> None:
+    await start_work()
+    await answer(await ask(queue_client))
+    (key,) = await redis.keys(f"*{settings.namespace}*:usage:*")
+    assert 24 * 3600 < await redis.ttl(key) <= 3 * 24 * 3600

@@ -38,6 +38,7 @@ def check_round_trip(store: Store, keys: list[str]) -> None:
         assert data == key.encode()
         assert listed[key].etag == etag != ""
         assert listed[key].size == len(data)
+        assert store.read(key, 0, 2) + store.read(key, 2, len(data)) == data
 
 
 def test_keys_of_all_kinds_in_a_bucket(weed: Weed, bucket: str) -> None:

@@ -19,7 +19,8 @@
 --   worker:ID  workers  models registry
 --   waiting  rate:MODEL        hashes: requests that no worker has, by MODEL:PRIORITY; answers and in how long
 --   rate:MODEL:PRIORITY:TENANT the same of one lane
---   usage:TENANT counts      counts of final answers, of a tenant and of all; `counts` also of admissions
+--   usage:TENANT counts      counts of final answers, of a tenant (for some days) and of all; `counts` also of
+--                            admissions
 --   used:DAY                 hash, KEY:WHAT -> count, of the final answers to requests that came with a key
 
 local P = KEYS[1]
@@ -224,6 +225,7 @@ local function conclude(id, req, answer, outcome)
   leave_lane(req)
   add_open(req.tenant, -1, -release_image(req))
   redis.call('HINCRBY', P .. 'usage:' .. req.tenant, outcome, 1)
+  redis.call('PEXPIRE', P .. 'usage:' .. req.tenant, USED_TTL_MS)
   count(outcome)
   if req.key ~= '' then
     count_for_key(id, req, answer, outcome)

@@ -22,5 +22,5 @@ redis.call('HINCRBY', P .. 'refs', tenant .. ':' .. sha, 1)
 redis.call('HSET', P .. 'handle:' .. tenant .. ':' .. id, 'sha', sha, 'size', size, 'width', width, 'height', height)
 redis.call('HINCRBY', P .. 'handle-bytes', '', size)
 redis.call('HINCRBY', P .. 'handle-bytes', tenant, size)
-keep_until(tenant, id, sha, now, ttl)
+keep_until(tenant, id, sha, size, now, ttl)
 return {'kept'}

@@ -12,5 +12,5 @@ if redis.call('EXISTS', P .. 'image:' .. tenant .. ':' .. sha) == 0 then -- a Re
   drop(tenant, id)
   return {}
 end
-keep_until(tenant, id, sha, now, tonumber(ARGV[3]))
+keep_until(tenant, id, sha, tonumber(size), now, tonumber(ARGV[3]))
 return {sha, tonumber(size), tonumber(width), tonumber(height)}

@@ -1,0 +1,2 @@
+-- Forgets the images whose time is over.
+sweep(now_ms())
