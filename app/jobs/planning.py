@@ -104,7 +104,7 @@ def _manifest(source: Store, name: str, asked: list[str]) -> Iterator[Item]:
 
 
 def _json_rows(name: str, text: str) -> Iterable[tuple[int, str, list[str]]]:
-    for line, row in enumerate(text.splitlines(), 1):
+    for line, row in enumerate(text.split("\n"), 1):
         if not row.strip():
             continue
         try:
