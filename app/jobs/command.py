@@ -158,4 +158,6 @@ def _tell(summary: Summary, folder: Store) -> None:
     )
     for phrase, count in summary.objects_by_phrase.items():
         print(f"  {phrase}: {count}")
+    for note in summary.notes:
+        print(f"Note: {note}")
     print(f"Results are in {folder.url}")

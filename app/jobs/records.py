@@ -109,6 +109,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     objects: int
     objects_by_phrase: dict[str, int]
     errors_by_reason: dict[str, int]
+    notes: list[str] = []
+    """What whoever uses the files must know."""
 
 
 _encode = msgspec.json.Encoder().encode

@@ -77,6 +77,8 @@ def finish(plan: Plan, target: Store) -> Summary:
                 file.write(to_lines(troubles))
                 reasons.update(f"{trouble.stage}: {trouble.reason}" for trouble in troubles)
                 images = objects = 0
+                for trouble in troubles if export is not None else ():
+                    export.missing(trouble)
                 for result in read_lines(target, results_name(number), Result):
                     items = result.objects or result.points or ()
                     found.update(item.label for item in items)
@@ -87,6 +89,7 @@ def finish(plan: Plan, target: Store) -> Summary:
         target.put(ERRORS, errors)
         for name, path in export.files() if export is not None else ():
             target.put(name, path)
+        notes = export.notes() if export is not None else []
     summary = Summary(
         job=plan.job,
         spec=plan.spec,
@@ -95,6 +98,7 @@ def finish(plan: Plan, target: Store) -> Summary:
         objects=sum(entry.objects for entry in entries),
         objects_by_phrase=dict(found),
         errors_by_reason=dict(reasons.most_common(100)),
+        notes=notes,
     )
     target.put(INDEX, to_document(entries))
     target.put(SUMMARY, to_document(summary))
