@@ -296,7 +296,9 @@ async def test_a_complete_job_of_a_service_is_read_whole_or_not(
                 assert "Resume the job" in answer.json()["detail"]
                 assert str(jobs.root) not in answer.text
                 broken += 1
-        assert (await jobs.api.client.post(f"/v1/jobs/{job}/resume")).json()["state"] == "queued", name
+        resumed = (await jobs.api.client.post(f"/v1/jobs/{job}/resume")).json()
+        at_once = name.parts[0] == "seals"  # they follow from the files that they are about
+        assert resumed["state"] == ("completed" if at_once else "queued"), name
         await ran(jobs, job)
         await check(jobs, job, keys)
     assert broken >= 4
