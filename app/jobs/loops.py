@@ -21,17 +21,19 @@ async def again_and_again(what: str, step: Callable[[], Awaitable[bool]], stop: 
 
     An error that it raises is logged, and it is called again after a pause that grows from error to error.
     """
-    pause_s = PAUSE_S
+    errors = 0
     while not stop.is_set():
+        pause_s = PAUSE_S
         try:
             if await step():
-                pause_s = PAUSE_S
-                continue
-            pause_s = PAUSE_S
+                pause_s = 0.0
+            errors = 0
         except (*DATABASE_ERRORS, AdmissionError) as error:
             log.warning(f"{what} wait", error=fault_of(error))
         except Exception:
+            pause_s = min(PAUSE_S * 2**errors, LONGEST_PAUSE_S)
+            errors += 1
             log.exception(f"{what} go on after an error", pause_s=pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), pause_s)
+        if pause_s:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), pause_s)
