@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from app.jobs.records import (
 from app.jobs.seals import counted, is_of, read_seal, seal, seal_name
 from app.jobs.shards import errors_name, results_name
 from app.jobs.stores import Store
+from app.jobs.threads import call_each
 
 INDEX, SUMMARY, ERRORS = "index.json", "summary.json", "errors.jsonl"
 ROUNDS = 3
@@ -74,8 +74,7 @@ def shards_done(plan: Plan, target: Store) -> dict[int, ShardCount]:
         return counted(found) if is_of(found, plan, number) and lengths == whole else None
 
     there = [number for number in range(plan.shards) if results_name(number) in results]
-    with ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="pointbox-seals") as pool:
-        counts = dict(zip(there, pool.map(look, there), strict=True))
+    counts = dict(zip(there, call_each(look, there, LOOKS_AT_ONCE), strict=True))
     return {number: count for number, count in counts.items() if count is not None}
 
 

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
+import structlog
+
 from app.intake.sniff import check
 from app.jobs.answering import Answerer
 from app.jobs.errors import NoSuchKey
@@ -26,8 +28,13 @@ BYTES_AHEAD = 256 * 1024 * 1024
 UNKNOWN_BYTES = 1024 * 1024
 """Counted for an image of a manifest until it is read."""
 BYTES_DECODED = 512 * 1024 * 1024
+log = structlog.get_logger(__name__)
+
 P = ParamSpec("P")
 T = TypeVar("T")
+UNFORESEEN = "the server could not answer about this image; its log says why"
+_OF_THE_IMAGE = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
+"""What code raises that cannot handle some data. Other errors have to do with what is around it."""
 _UNDECODABLE = {"invalid-image", "unsupported-media", "image-too-large"}
 
 
@@ -137,6 +144,9 @@ class ShardRunner:
         except ProblemError as problem:
             stage: Stage = "decode" if problem.slug in _UNDECODABLE else "model"
             return Trouble(key=read.item.key, stage=stage, reason=problem.detail)
+        except _OF_THE_IMAGE:
+            log.exception("an image could not be answered", key=read.item.key)
+            return Trouble(key=read.item.key, stage="model", reason=UNFORESEEN)
 
     async def _read(self, item: Item) -> Read | Trouble:
         """Bytes that stay counted until the image is answered.

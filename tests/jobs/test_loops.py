@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +17,12 @@ from app.jobs import loops, runner
 from app.jobs.ledger import Ledger
 from app.jobs.loops import again_and_again
 from app.jobs.opening import jobs_beside
+from app.jobs.running import finish, open_plan, shards_left
 from app.jobs.schemas import JobRequest, SourcePlace, StorePlace
+from app.jobs.shards import UNFORESEEN
 from tests.db.conftest import database, postgres_url
 from tests.jobs.service import Jobs
+from tests.jobs.test_cut_files import IMAGES, Batch, Quick
 
 __all__ = ["database", "postgres_url"]
 
@@ -122,3 +126,24 @@ async def test_a_reason_may_name_anything(database: Database) -> None:
     row = await ledger.find(job.id, ANONYMOUS.tenant)
     assert row is not None
     assert row.reason.startswith("m.jsonl, line 1: a\ufffdb.png has")
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), UnicodeError("odd"), KeyError("odd"), MemoryError()])
+def test_an_error_that_one_image_causes_is_its_own(tmp_path: Path, error: Exception) -> None:
+    batch, quick = Batch(tmp_path), Quick()
+    quick.errors = {batch.keys[2]: error}
+    plan = open_plan("job", batch.spec, batch.source, batch.target)
+    asyncio.run(batch.answer([0, 1, 2], quick, plan.parts))
+    summary = finish(plan, batch.target)
+    assert (summary.images, summary.errors) == (IMAGES + 1, 2)
+    errors = {line["key"]: (line["stage"], line["reason"]) for line in batch.lines("errors")}
+    assert errors[batch.keys[2]] == ("model", UNFORESEEN)
+
+
+def test_an_error_of_what_is_around_ends_the_job(tmp_path: Path) -> None:
+    batch, quick = Batch(tmp_path), Quick()
+    quick.errors = {batch.keys[2]: ConnectionError("reset")}
+    plan = open_plan("job", batch.spec, batch.source, batch.target)
+    with pytest.raises(ConnectionError):
+        asyncio.run(batch.answer([0, 1, 2], quick, plan.parts))
+    assert shards_left(plan, batch.target) == [0, 1, 2]
