@@ -89,7 +89,8 @@ class Outbox:
     async def _told(self, job: Job, owner: str, changes: dict[str, object]) -> None:
         """Unless another process has taken over, or the job has gone on meanwhile."""
         mine = (Job.webhook_owner == owner) & (Job.webhook_attempts == job.webhook_attempts)
-        await self._change(job, mine & (Job.webhook_state == "pending"), changes)
+        same_end = (Job.webhook_state == "pending") & (Job.ended_at == job.ended_at)
+        await self._change(job, mine & same_end, changes)
 
     async def _change(self, job: Job, condition: object, changes: dict[str, object]) -> bool:
         async with self._database.session() as session, session.begin():
