@@ -76,6 +76,19 @@ class Job(DefaultBase):
     lease_owner: Mapped[str | None] = mapped_column(String(64))
     lease_until: Mapped[datetime.datetime | None] = mapped_column(DateTimeUTC(timezone=True))
     """Until then nobody else runs it."""
+    notes: Mapped[str] = mapped_column(Text, default="", server_default="")
+    """What whoever uses its files must know, a line each."""
+    webhook_state: Mapped[str | None] = mapped_column(String(16))
+    """pending, delivered or failed; null: the job has not ended, or has no webhook."""
+    webhook_attempts: Mapped[int] = mapped_column(default=0, server_default="0")
+    webhook_status: Mapped[int | None]
+    """HTTP status of the last answer, if there was one."""
+    webhook_error: Mapped[str] = mapped_column(String(200), default="", server_default="")
+    """Why the last attempt failed."""
+    webhook_due: Mapped[datetime.datetime | None] = mapped_column(DateTimeUTC(timezone=True), index=True)
+    """When the next attempt may begin, while the webhook is pending; in the future while one is under way."""
+    webhook_owner: Mapped[str | None] = mapped_column(String(64))
+    """Who makes, or made, the last attempt."""
     created_at: Mapped[datetime.datetime] = mapped_column(DateTimeUTC(timezone=True))
     started_at: Mapped[datetime.datetime | None] = mapped_column(DateTimeUTC(timezone=True))
     """Of the latest start."""
@@ -94,3 +107,6 @@ class JobShard(DefaultBase):
     images: Mapped[int]
     errors: Mapped[int]
     objects: Mapped[int] = mapped_column(BigInteger)
+    results_digest: Mapped[str] = mapped_column(String(100), default="", server_default="")
+    """Length and SHA-256 of its results; empty: an earlier version wrote them."""
+    errors_digest: Mapped[str] = mapped_column(String(100), default="", server_default="")

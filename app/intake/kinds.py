@@ -68,7 +68,7 @@ def _jpeg(data: bytes) -> str | None:
     marker, at = frame
     bits, height, components = data[at + 4], int.from_bytes(data[at + 5 : at + 7], "big"), data[at + 9]
     named = [_JPEG_PROCESSES[marker]] if marker in _JPEG_PROCESSES else []
-    if bits != 8:
+    if bits in (12, 16):  # others are damage
         named.append(f"{bits} bits per sample")
     if components not in (1, 3, 4):
         named.append(f"{components} components")

@@ -67,7 +67,9 @@ class ShardActor:
         """Answer a shard and write its results."""
         folder, answerer = self._target.within(plan.job), EngineAnswerer(self._engine)
         try:
-            runner = ShardRunner(plan.spec, self._source, folder, answerer, _begun, lambda good: None)
+            runner = ShardRunner(
+                plan.spec, self._source, folder, answerer, _begun, lambda good: None, plan.parts
+            )
             async for _, count in runner.run([number]):
                 return count
             raise AssertionError("unreachable")

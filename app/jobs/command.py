@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from app.jobs.answering import EngineAnswerer
 from app.jobs.cli import BatchFlags
-from app.jobs.errors import JobError, StoreAway
+from app.jobs.errors import JobError, ShardsDamaged, StoreAway
 from app.jobs.exports import check_format
 from app.jobs.patience import patiently
 from app.jobs.places import Place, S3Options, check_apart, check_job, destination, source
 from app.jobs.planning import job_name
 from app.jobs.progress import Meter, shown
 from app.jobs.records import JobSpec, Plan, Summary
-from app.jobs.running import finish, open_plan, read_summary, shards_left
+from app.jobs.running import ROUNDS, finish, open_plan, read_end, shards_left
 from app.jobs.shards import ShardRunner
 from app.jobs.stores import Store
 from app.loading import load_engine
@@ -108,18 +108,27 @@ def _whole(spec: JobSpec, place: Place, target: Store, options: BatchFlags, work
     job = options.job or job_name(spec)
     folder = target.within(job)
     plan = open_plan(job, spec, place.store, folder)
-    if (summary := read_summary(folder)) is None:
-        if not asyncio.run(_until_stopped(plan, folder, work)):
+    left = shards_left(plan, folder)
+    summary = None if left else read_end(plan, folder)
+    for round_ in range(ROUNDS):
+        if summary is not None:
+            break
+        if not asyncio.run(_until_stopped(plan, folder, left, work)):
             print(f"pointbox: stopped; run the same command again to go on with job {job}", file=sys.stderr)
             return INTERRUPTED
-        summary = patiently(finish, plan, folder)
+        try:
+            summary = patiently(finish, plan, folder)
+        except ShardsDamaged as error:
+            if round_ == ROUNDS - 1:
+                raise
+            left = error.shards
+    assert summary is not None
     _tell(summary, folder)
     return 0
 
 
-async def _until_stopped(plan: Plan, folder: Store, work: Work) -> bool:
-    """Whether every shard has results; False after SIGINT or SIGTERM."""
-    left = shards_left(plan, folder)
+async def _until_stopped(plan: Plan, folder: Store, left: list[int], work: Work) -> bool:
+    """Whether the shards that were left have results; False after SIGINT or SIGTERM."""
     meter = Meter(plan.images, min(plan.images, (plan.shards - len(left)) * plan.spec.shard_size))
     with shown(meter):
         working = asyncio.ensure_future(work(plan, folder, left, meter))
@@ -138,7 +147,7 @@ def _here(place: Place, answerer: Callable[[], EngineAnswerer | ServiceAnswerer]
     async def work(plan: Plan, folder: Store, left: list[int], meter: Meter) -> None:
         answering = answerer()
         try:
-            runner = ShardRunner(plan.spec, place.store, folder, answering, _nothing, meter.image)
+            runner = ShardRunner(plan.spec, place.store, folder, answering, _nothing, meter.image, plan.parts)
             async for _ in runner.run(left):
                 pass
         finally:
@@ -158,4 +167,6 @@ def _tell(summary: Summary, folder: Store) -> None:
     )
     for phrase, count in summary.objects_by_phrase.items():
         print(f"  {phrase}: {count}")
+    for note in summary.notes:
+        print(f"Note: {note}")
     print(f"Results are in {folder.url}")

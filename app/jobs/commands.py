@@ -154,6 +154,8 @@ def watch(job: JobId, /, *, endpoint: Endpoint = None) -> int:
         if not now.ended:
             now = _followed(client, now)
     print(_line(now))
+    for note in now.notes:
+        print(f"Note: {note}")
     return 0 if now.state == "completed" else 1
 
 

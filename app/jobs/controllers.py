@@ -124,7 +124,7 @@ class JobController(Controller):
         responses=problem_responses(*_COMMON),
     )
     async def resume(self, request: Request[Any, Any, Any], state: State, job_id: _JobId) -> JobInfo:
-        """Only what is not done is computed."""
+        """Only what is not done is computed; a complete job goes on if files of it are gone or damaged."""
         return await _service(state).resume(job_id, caller_of(request))
 
     @get(

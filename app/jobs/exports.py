@@ -5,14 +5,17 @@ The client, which stands alone, writes the same for results in memory; a test ho
 
 from __future__ import annotations
 
+import csv
 import json
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from io import StringIO
+from pathlib import Path
+from typing import Any
 
 from app.jobs.errors import JobError
-from app.jobs.records import Format, JobSpec, Result
+from app.jobs.labels import LabelNames
+from app.jobs.records import Format, JobSpec, Result, Trouble
 from app.spatial.schemas import Box, Point, Task
 
 POINT_PERCENT = 0.5
@@ -21,14 +24,22 @@ PIXEL_DIGITS = 2
 """Of coordinates in pixels: a hundredth is finer than the fractions that they are made of."""
 
 
-class Export(Protocol):
+class Export:
     """Takes every result of a job in order."""
 
-    def add(self, result: Result) -> None: ...
+    def add(self, result: Result) -> None:
+        raise NotImplementedError
+
+    def missing(self, trouble: Trouble) -> None:
+        """An image without a result."""
 
     def files(self) -> Iterator[tuple[str, Path]]:
         """Name and place of what is to be written beside the results; after the last result."""
-        ...
+        raise NotImplementedError
+
+    def notes(self) -> list[str]:
+        """What a user of the files must know; after `files`."""
+        return []
 
 
 def make_export(spec: JobSpec, folder: Path) -> Export | None:
@@ -58,7 +69,7 @@ class Classes:
         return self.numbers.setdefault(label, len(self.numbers))
 
 
-class Coco:
+class Coco(Export):
     """One COCO file: pixels, category ids from 1; points as keypoints with one point."""
 
     def __init__(self, spec: JobSpec, folder: Path) -> None:
@@ -92,14 +103,18 @@ class Coco:
         yield self._path.name, self._path
 
 
-class Yolo:
-    """A zip of label files `class x y width height` of box centres in [0,1], and `data.yaml`."""
+class Yolo(Export):
+    """A zip of label files `class x y width height` of box centres in [0,1], and `data.yaml`.
+
+    Tools find an image's labels by its name without the ending, so images that share it get label files for
+    other names, and `images.csv` says what each of these images must be called.
+    """
 
     def __init__(self, spec: JobSpec, folder: Path) -> None:
         self._classes = Classes(spec)
         self._path = folder / "yolo.zip"
-        self._zip = zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED)
-        self._names: set[str] = set()
+        self._names, self._renamed = LabelNames(), 0
+        self._found = (folder / "labels").open("w+", encoding="utf-8")
 
     def add(self, result: Result) -> None:
         lines = [
@@ -107,22 +122,43 @@ class Yolo:
             f"{box.x_max - box.x_min:.6f} {box.y_max - box.y_min:.6f}\n"
             for box in result.objects or ()
         ]
-        name = str(PurePosixPath(result.key.lstrip("/")).with_suffix(".txt"))
-        if name in self._names:  # a.png beside a.jpg
-            name = f"{result.key.lstrip('/')}.txt"
-        self._names.add(name)
-        self._zip.writestr(f"labels/{name}", "".join(lines))
+        self._names.count(result.key)
+        self._found.write(json.dumps([result.key, "".join(lines)]) + "\n")
+
+    def missing(self, trouble: Trouble) -> None:
+        if trouble.stage != "decode":  # a picture, as far as is known
+            self._names.count(trouble.key)
 
     def files(self) -> Iterator[tuple[str, Path]]:
         names = "".join(
             f"  {number}: {json.dumps(label)}\n" for label, number in self._classes.numbers.items()
         )
-        self._zip.writestr("data.yaml", f"path: .\ntrain: images\nval: images\nnames:\n{names}")
-        self._zip.close()
+        renamed = StringIO(newline="")
+        rows = csv.writer(renamed)
+        rows.writerow(("image", "rename_to", "label"))
+        self._found.seek(0)
+        with self._found, zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED) as into:
+            for key, lines in map(json.loads, self._found):
+                label = self._names.of(key)
+                into.writestr(f"labels/{label.name}.txt", lines)
+                if label.image != key:
+                    self._renamed += 1
+                    rows.writerow((key, label.image, f"labels/{label.name}.txt"))
+            into.writestr("data.yaml", f"path: .\ntrain: images\nval: images\nnames:\n{names}")
+            if self._renamed:
+                into.writestr("images.csv", renamed.getvalue())
         yield self._path.name, self._path
 
+    def notes(self) -> list[str]:
+        if not self._renamed:
+            return []
+        return [
+            f"{self._renamed} images must be renamed as images.csv in yolo.zip says: another image has the "
+            "same name up to the ending, or the name is no plain path. Until then they have no labels."
+        ]
 
-class LabelStudio:
+
+class LabelStudio(Export):
     """Tasks with predictions, for a project whose image is called `image` and whose labels `label`."""
 
     def __init__(self, spec: JobSpec, folder: Path) -> None:

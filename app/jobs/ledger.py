@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from app.access.caller import Caller
 from app.db.database import Database
 from app.db.models import Job, JobShard
+from app.jobs.outbox import NOT_ENDED, has_ended
 from app.jobs.records import JobSpec, Plan, ShardCount
 from app.jobs.schemas import JobRequest
 
@@ -104,19 +105,26 @@ class Ledger:
         query = select(JobShard).where(JobShard.job_id == job_id, JobShard.done).order_by(JobShard.number)
         async with self._database.session() as session:
             return {
-                row.number: ShardCount(images=row.images, errors=row.errors, objects=row.objects)
+                row.number: ShardCount(
+                    images=row.images,
+                    errors=row.errors,
+                    objects=row.objects,
+                    results_digest=row.results_digest,
+                    errors_digest=row.errors_digest,
+                )
                 for row in await session.scalars(query)
             }
 
     async def cancel(self, job: Job) -> bool:
         """Whether it was open; its runner stops when it next looks."""
         changes = {"state": "cancelled", "reason": "", "ended_at": _now(), "lease_owner": None}
-        return await self._change(job.id, Job.state.in_(OPEN), changes)
+        return await self._change(job.id, Job.state.in_(OPEN), changes | has_ended(_now()))
 
-    async def resume(self, job: Job) -> bool:
-        """Whether it had stopped before its end; it is queued again."""
+    async def resume(self, job: Job, *, damaged: bool = False) -> bool:
+        """Whether it had stopped before its end, or was damaged since; it is queued again."""
+        states = ("failed", "cancelled", "completed") if damaged else ("failed", "cancelled")
         changes = {"state": "queued", "reason": "", "ended_at": None, "lease_until": None}
-        return await self._change(job.id, Job.state.in_(("failed", "cancelled")), changes)
+        return await self._change(job.id, Job.state.in_(states), changes | NOT_ENDED)
 
     # --- for runners ---------------------------------------------------------------------------------
 
@@ -173,24 +181,38 @@ class Ledger:
             await session.execute(
                 update(JobShard)
                 .where(JobShard.job_id == job_id, JobShard.number == shard)
-                .values(done=True, images=count.images, errors=count.errors, objects=count.objects)
+                .values(done=True, **msgspec.structs.asdict(count))
             )
 
-    async def ended(self, job_id: str, owner: str, state: str, reason: str = "") -> None:
-        """Raises LeaseLost."""
+    async def undone(self, job_id: str, owner: str, shards: list[int]) -> None:
+        """Shards whose results are lost: they do not count any more.  Raises LeaseLost."""
+        empty = msgspec.structs.asdict(ShardCount(images=0, errors=0, objects=0))
+        async with self._holding(job_id, owner) as session:
+            for shard in shards:
+                await session.execute(
+                    update(JobShard)
+                    .where(JobShard.job_id == job_id, JobShard.number == shard)
+                    .values(done=False, **empty)
+                )
+
+    async def ended(
+        self, job_id: str, owner: str, state: str, reason: str = "", notes: Sequence[str] = ()
+    ) -> None:
+        """Its webhook, if it has one, is to be told from now.  Raises LeaseLost."""
         changes = {
             "state": state,
-            "reason": reason[:1000],
+            "reason": _kept(reason),
+            "notes": "\n".join(notes),
             "ended_at": _now(),
             "lease_owner": None,
             "lease_until": None,
         }
-        await self._as_owner(job_id, owner, changes)
+        await self._as_owner(job_id, owner, changes | has_ended(_now()))
 
     async def put_back(self, job_id: str, owner: str, reason: str, after_s: float) -> None:
         """Nobody takes it for so long.  Raises LeaseLost."""
         until = _now() + datetime.timedelta(seconds=after_s)
-        changes = {"state": "queued", "reason": reason[:1000], "lease_owner": None, "lease_until": until}
+        changes = {"state": "queued", "reason": _kept(reason), "lease_owner": None, "lease_until": until}
         await self._as_owner(job_id, owner, changes)
 
     @asynccontextmanager
@@ -214,6 +236,11 @@ class Ledger:
 def spec_of(job: Job) -> JobSpec | None:
     """With the revision that its results come from; None before it is planned."""
     return None if job.spec is None else msgspec.json.decode(job.spec, type=JobSpec)
+
+
+def _kept(reason: str) -> str:
+    """As much as a row holds; PostgreSQL has no NUL, which names of images may have."""
+    return reason.replace("\0", "\ufffd")[:1000]
 
 
 def _mine(owner: str) -> ColumnElement[bool]:

@@ -9,7 +9,8 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from app.jobs.errors import JobError
+from app.jobs.errors import JobError, NoSuchKey
+from app.jobs.names import inside
 from app.jobs.s3 import S3Store
 from app.jobs.schemas import SourcePlace, StoreInfo, StorePlace
 from app.jobs.stores import FolderStore, Store
@@ -124,7 +125,8 @@ def _root(name: str, config: StoreConfig) -> Store:
     """Raises SettingsError."""
     scheme, mark, rest = config.url.partition("://")
     if not mark:
-        return FolderStore(Path(config.url).expanduser().absolute())
+        folder = Path(config.url).expanduser().absolute()
+        return FolderStore(folder, confines=folder)
     bucket, _, prefix = rest.partition("/")
     if scheme != "s3" or not bucket:
         raise SettingsError(
@@ -154,7 +156,10 @@ def _config(name: str, text: msgspec.Raw) -> StoreConfig:
 
 
 def _stays_below(path: str) -> bool:
-    return not path.startswith("/") and ".." not in PurePosixPath(path).parts and "\0" not in path
+    try:
+        return not path or (not inside(path).startswith("/") and ".." not in PurePosixPath(path).parts)
+    except NoSuchKey:
+        return False
 
 
 def _names_a_file(path: str) -> bool:

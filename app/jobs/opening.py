@@ -41,7 +41,7 @@ async def open_jobs(settings: Settings) -> JobService | None:
 
 @asynccontextmanager
 async def jobs_beside(settings: Settings, stop: asyncio.Event) -> AsyncIterator[None]:
-    """For a worker process: jobs run from now until `stop`, which the block waits for too.
+    """For a worker process: jobs run and webhooks are sent from now until `stop`; the block waits for it.
 
     Raises SettingsError.
     """
@@ -51,6 +51,7 @@ async def jobs_beside(settings: Settings, stop: asyncio.Event) -> AsyncIterator[
     from app.admission.client import AdmissionClient, Limits
     from app.jobs.ledger import Ledger
     from app.jobs.named import Stores
+    from app.jobs.outbox import Outbox
     from app.jobs.runner import JobRunner
     from app.jobs.webhook import Webhooks
 
@@ -58,15 +59,19 @@ async def jobs_beside(settings: Settings, stop: asyncio.Event) -> AsyncIterator[
     stores, database = Stores.read(settings.stores), await _database(settings)
     client = await AdmissionClient.connect(settings.redis_url, settings.namespace, Limits.of(settings))
     ledger = Ledger(database)
-    webhooks = Webhooks(ledger, settings.fetch_policy())
-    runner = JobRunner(ledger, stores, client, webhooks, settings.default_model)
-    running = asyncio.create_task(runner.run(stop), name="jobs")
+    webhooks = Webhooks(Outbox(database), ledger, settings.fetch_policy())
+    runner = JobRunner(ledger, stores, client, settings.default_model)
+    running = [
+        asyncio.create_task(runner.run(stop), name="jobs"),
+        asyncio.create_task(webhooks.run(stop), name="webhooks"),
+    ]
     try:
         yield
     finally:
         if not stop.is_set():
-            running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+            for task in running:
+                task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         await client.close()
         await database.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ def check_job(name: str) -> str:
 
 def _real(url: str) -> str:
     """A folder without the links that lead to it."""
-    return url if url.startswith("s3://") else str(Path(url).resolve())
+    return url if url.startswith("s3://") else os.path.realpath(url)
 
 
 def check_apart(source: Store, target: Store) -> None:

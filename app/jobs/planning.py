@@ -6,13 +6,14 @@ import csv
 import hashlib
 import io
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 
 import msgspec
 
-from app.jobs.errors import JobError, NoSuchKey
-from app.jobs.lines import read_lines
-from app.jobs.records import Item, JobSpec, Plan, to_document, to_lines
+from app.jobs.errors import Damaged, JobError, NoSuchKey
+from app.jobs.lines import AGAIN, decoded, read_file
+from app.jobs.records import Item, JobSpec, Plan, digest, length_of, to_document, to_lines
 from app.jobs.stores import Store
 from app.problems import ProblemError
 from app.spatial.phrases import check_phrases
@@ -32,27 +33,54 @@ def job_name(spec: JobSpec) -> str:
 
 def make_plan(job: str, spec: JobSpec, source: Store, target: Store) -> Plan:
     """List the source and write the plan. Raises JobError, StoreAway."""
-    images = shards = 0
-    seen = _manifest(source, spec.manifest, spec.phrases) if spec.manifest else _listed(source)
-    while shard := list(islice(seen, spec.shard_size)):
-        target.put(items_name(shards), to_lines(shard))
+    images, parts = 0, []
+    for number, shard in enumerate(_shards(spec, source)):
+        data = to_lines(shard)
+        target.put(items_name(number), data)
+        parts.append(digest(data))
         images += len(shard)
-        shards += 1
     if not images:
         raise JobError(f"there is no image in {spec.source}")
-    plan = Plan(job=job, spec=spec, images=images, shards=shards)
+    plan = Plan(job=job, spec=spec, images=images, shards=len(parts), parts=parts)
     target.put(PLAN, to_document(plan))
     return plan
 
 
 def read_plan(target: Store) -> Plan | None:
-    """The plan beside the results, if it was written to its end.  Raises JobError for a damaged one."""
+    """The plan beside the results; None for one that is not there, or not to its end.
+
+    Raises JobError for a file of another kind.
+    """
     try:
         return _PLANS.decode(target.get(PLAN)[0])
     except NoSuchKey:
         return None
-    except msgspec.DecodeError as error:
+    except msgspec.ValidationError as error:
         raise JobError(f"{target.url} holds a {PLAN} that is not a job's plan: {error}") from error
+    except msgspec.DecodeError:  # cut, or emptied
+        return None
+
+
+def lost_lists(plan: Plan, target: Store) -> set[int]:
+    """Shards whose list of images is gone or cut."""
+    there = {f"plan/{entry.key}": entry.size for entry in target.within("plan").list()}
+    parts = enumerate(plan.parts)
+    return {number for number, part in parts if there.get(items_name(number)) != length_of(part)}
+
+
+def mend_plan(plan: Plan, source: Store, target: Store) -> None:
+    """Write lists of images again that are gone or cut, where the source still gives the same ones.
+
+    The others are missed only where they are needed: results that are whole do not need theirs.
+    """
+    bad = lost_lists(plan, target)
+    if not bad:
+        return
+    with suppress(JobError):  # the source is gone, or cannot be read as it was
+        for number, shard in enumerate(_shards(plan.spec, source)):
+            data = to_lines(shard)
+            if number in bad and digest(data) == plan.parts[number]:
+                target.put(items_name(number), data)
 
 
 def check_same(plan: Plan, spec: JobSpec) -> None:
@@ -71,8 +99,26 @@ def items_name(shard: int) -> str:
 
 
 def read_items(target: Store, shard: int) -> list[Item]:
-    """The images of a shard.  Raises JobError, StoreAway."""
-    return list(read_lines(target, items_name(shard), Item))
+    """The images of a shard.  Raises Damaged, StoreAway."""
+    return read_part(target, shard, "")[0]
+
+
+def read_part(target: Store, shard: int, part: str) -> tuple[list[Item], str]:
+    """The images of a shard, and the digest of their list, which must be `part` unless that is empty.
+
+    Raises Damaged, StoreAway.
+    """
+    data = read_file(target, items_name(shard))
+    if part and digest(data) != part:
+        raise Damaged(f"{items_name(shard)} in {target.url} is damaged: {AGAIN}")
+    return list(decoded(target, items_name(shard), data, Item)), digest(data)
+
+
+def _shards(spec: JobSpec, source: Store) -> Iterator[list[Item]]:
+    """The images of each shard, the same as long as the source is the same."""
+    seen = _manifest(source, spec.manifest, spec.phrases) if spec.manifest else _listed(source)
+    while shard := list(islice(seen, spec.shard_size)):
+        yield shard
 
 
 def _listed(source: Store) -> Iterator[Item]:
@@ -104,7 +150,7 @@ def _manifest(source: Store, name: str, asked: list[str]) -> Iterator[Item]:
 
 
 def _json_rows(name: str, text: str) -> Iterable[tuple[int, str, list[str]]]:
-    for line, row in enumerate(text.splitlines(), 1):
+    for line, row in enumerate(text.split("\n"), 1):
         if not row.strip():
             continue
         try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -49,6 +51,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     spec: JobSpec
     images: int
     shards: int
+    parts: list[str] = []
+    """Digests of `plan/N.jsonl`; none in plans of earlier versions."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -84,11 +88,13 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShardCount(msgspec.Struct, frozen=True, kw_only=True):
-    """What a finished shard holds."""
+    """What a finished shard holds. The digests are of its files; empty: an earlier version wrote none."""
 
     images: int
     errors: int
     objects: int
+    results_digest: str = ""
+    errors_digest: str = ""
 
 
 class ShardEntry(ShardCount, frozen=True, kw_only=True):
@@ -109,9 +115,26 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     objects: int
     objects_by_phrase: dict[str, int]
     errors_by_reason: dict[str, int]
+    notes: list[str] = []
+    """What whoever uses the files must know."""
+    files: dict[str, str] = {}
+    """Digests of the files beside it that were made of all shards."""
 
 
 _encode = msgspec.json.Encoder().encode
+
+
+def digest(data: bytes | Path) -> str:
+    """Length in bytes and SHA-256 of a file's content."""
+    if isinstance(data, bytes):
+        return f"{len(data)}-{hashlib.sha256(data).hexdigest()}"
+    with data.open("rb") as file:
+        return f"{data.stat().st_size}-{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def length_of(digest: str) -> int:
+    """Bytes of what has this digest."""
+    return int(digest.partition("-")[0])
 
 
 def to_lines(records: Iterable[msgspec.Struct]) -> bytes:

@@ -6,14 +6,14 @@ import datetime
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from app.db.models import Job
 from app.jobs.ledger import Ledger, spec_of
 from app.jobs.records import ShardCount
-from app.jobs.schemas import JobInfo, JobProgress, JobRequest, State
+from app.jobs.schemas import JobInfo, JobProgress, JobRequest, State, WebhookInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,23 @@ async def info_of(ledger: Ledger, job: Job) -> JobInfo:
         created_at=job.created_at,
         started_at=job.started_at,
         ended_at=job.ended_at,
+        notes=job.notes.splitlines(),
+        webhook=_webhook_of(job),
     )
 
 
 def request_of(job: Job) -> JobRequest:
     """What was asked."""
     return msgspec.json.decode(job.request, type=JobRequest)
+
+
+def _webhook_of(job: Job) -> WebhookInfo | None:
+    if job.webhook_state is None:
+        return None
+    state: Any = job.webhook_state
+    return WebhookInfo(
+        state=state, attempts=job.webhook_attempts, status=job.webhook_status, error=job.webhook_error
+    )
 
 
 def _rate(job: Job, done: int) -> float | None:

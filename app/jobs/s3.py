@@ -16,6 +16,7 @@ from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.store import S3Store as Transfer
 
 from app.jobs.errors import JobError, NoSuchKey, StoreAway
+from app.jobs.names import inside
 from app.jobs.stores import Entry, Store
 
 CONNECT_S, READ_S = 5, 60
@@ -29,6 +30,8 @@ _CREDENTIALS = {
     "AuthorizationHeaderMalformed",
 }
 _MISSING = {"NoSuchKey", "404"}
+MAX_KEY_BYTES = 1024
+"""Of a key with its prefix, in every S3."""
 
 
 class S3Store:
@@ -97,7 +100,7 @@ class S3Store:
                     yield Entry(key, found["ETag"].strip('"'), found["Size"])
 
     def get(self, key: str) -> tuple[bytes, str]:
-        whole = self._prefix + key
+        whole = self._whole(key)
         if self._transfer is not None and _PLAIN.fullmatch(whole):
             try:
                 answer = obstore.get(self._transfer, whole)
@@ -124,16 +127,25 @@ class S3Store:
         return content
 
     def size(self, key: str) -> int:
-        whole = self._prefix + key
+        whole = self._whole(key)
         head = self._call(lambda: self._client.head_object(Bucket=self._bucket, Key=whole), "read")
         return int(head["ContentLength"])
 
     def put(self, key: str, data: bytes | Path) -> None:
-        whole = self._prefix + key
+        whole = self._whole(key)
         if isinstance(data, Path):
             self._call(lambda: self._client.upload_file(str(data), self._bucket, whole), "write to")
         else:
             self._call(lambda: self._client.put_object(Bucket=self._bucket, Key=whole, Body=data), "write to")
+
+    def _whole(self, key: str) -> str:
+        """With the prefix.  Raises NoSuchKey: servers that fold `..` away would lead out of the prefix."""
+        if key or not self._prefix:
+            inside(key)
+        whole = self._prefix + key
+        if len(whole.encode()) > MAX_KEY_BYTES:
+            raise NoSuchKey(f"a name has at most {MAX_KEY_BYTES} bytes with its prefix")
+        return whole
 
     def _fast(self, session: boto3.Session, path_style: bool, allow_http: bool) -> Transfer | None:
         """None without credentials: boto3 tells that at the first call."""

@@ -8,7 +8,8 @@ import msgspec
 from PIL import Image
 
 from app.intake.decode import decode
-from app.jobs.errors import JobError, NoSuchKey
+from app.jobs.errors import Damaged, NoSuchKey
+from app.jobs.lines import whole_lines
 from app.jobs.planning import read_items
 from app.jobs.records import Result, ShardCount
 from app.jobs.shards import results_name
@@ -33,28 +34,38 @@ def spread(done: dict[int, ShardCount], limit: int) -> list[tuple[int, int]]:
     return found
 
 
-def read_results(target: Store, places: list[tuple[int, int]]) -> list[Result]:
-    """The results at these places; each shard is read once.  Raises NoSuchKey, JobError, StoreAway."""
-    lines = {shard: target.get(results_name(shard))[0].splitlines() for shard in {s for s, _ in places}}
+def read_results(target: Store, places: list[tuple[int, int]], done: dict[int, ShardCount]) -> list[Result]:
+    """The results at these places; each shard is read once.  Raises Damaged, StoreAway."""
+    lines = {shard: _lines(target, shard, done[shard]) for shard in {s for s, _ in places}}
     try:
         return [_RESULTS.decode(lines[shard][line]) for shard, line in places]
     except (IndexError, msgspec.DecodeError) as error:
-        raise JobError(f"{target.url} does not hold the results that were written there") from error
+        raise Damaged(f"{target.url} does not hold the results that were written there") from error
 
 
-def read_picture(source: Store, target: Store, shard: int, line: int, at_most: int) -> bytes:
+def _lines(target: Store, shard: int, count: ShardCount) -> list[bytes]:
+    results = count.images - count.errors
+    return whole_lines(target, results_name(shard), count.results_digest, results)
+
+
+def read_picture(
+    source: Store, target: Store, shard: int, line: int, count: ShardCount, at_most: int
+) -> bytes:
     """The picture of a result as it was asked about, upright, as a JPEG of `SIDE` at most.
 
     Args:
+        count: what the shard holds.
         at_most: bytes that its file may have.
 
     Raises:
         ProblemError: not-found where it is not the one that was asked about any more; image-too-large.
         JobError, StoreAway: a store cannot be read.
     """
-    (result,) = read_results(target, [(shard, line)])
+    (result,) = read_results(target, [(shard, line)], {shard: count})
     etags = {item.key: item.etag for item in read_items(target, shard)}
-    planned = etags.get(result.key)
+    if result.key not in etags:
+        raise Damaged(f"the list of images of shard {shard} in {target.url} was cut")
+    planned = etags[result.key]
     try:
         size = source.size(result.key)
         if size > at_most:

@@ -79,8 +79,23 @@ class JobProgress(Struct, frozen=True, kw_only=True):
     seconds_left: float | None
 
 
+class WebhookInfo(Struct, frozen=True, kw_only=True):
+    """What became of a job's webhook.
+
+    `attempts` counts those that were begun, `status` is of the last answer, `error` why the last one failed.
+    """
+
+    state: Literal["pending", "delivered", "failed"]
+    attempts: int
+    status: int | None
+    error: str
+
+
 class JobInfo(Struct, frozen=True, kw_only=True):
-    """A job and how far it is."""
+    """A job and how far it is.
+
+    `notes`: what whoever uses its files must know. `webhook`: once it has ended, if it has one.
+    """
 
     id: str
     state: State
@@ -92,6 +107,8 @@ class JobInfo(Struct, frozen=True, kw_only=True):
     created_at: datetime.datetime
     started_at: datetime.datetime | None
     ended_at: datetime.datetime | None
+    notes: list[str] = []
+    webhook: WebhookInfo | None = None
 
 
 class JobList(Struct, frozen=True, kw_only=True):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from itertools import chain
+from itertools import chain, starmap
 from typing import Literal, ParamSpec, TypeVar
 
 import structlog
@@ -14,14 +14,16 @@ from app.access.caller import Caller
 from app.db.database import DATABASE_ERRORS, Database, fault_of
 from app.db.models import Job
 from app.intake.addresses import Policy
-from app.jobs.errors import JobError, NoSuchKey, StoreAway
+from app.jobs.errors import Damaged, JobError, NoSuchKey, StoreAway
 from app.jobs.exports import check_format
 from app.jobs.ledger import Ledger
-from app.jobs.lines import read_pieces
+from app.jobs.lines import check_whole, read_pieces
 from app.jobs.named import Stores
 from app.jobs.places import check_apart
+from app.jobs.planning import lost_lists, read_plan
 from app.jobs.records import ShardCount
 from app.jobs.reports import Wanted, info_of, request_of
+from app.jobs.running import read_end, shards_left
 from app.jobs.samples import read_picture, read_results, spread
 from app.jobs.schemas import JobInfo, JobList, JobRequest, Sample, SampleList, StoreList, StorePlace
 from app.jobs.shards import errors_name, results_name
@@ -101,9 +103,12 @@ class JobService:
         return await self.show(job_id, caller)
 
     async def resume(self, job_id: str, caller: Caller) -> JobInfo:
-        """A job that runs, or is complete, stays as it is."""
+        """A job that runs stays as it is, and so does a complete one whose files are whole."""
         async with _database():
-            await self._ledger.resume(await self._find(job_id, caller))
+            job = await self._find(job_id, caller)
+        damaged = job.state == "completed" and await self._damaged(job, caller)
+        async with _database():
+            await self._ledger.resume(job, damaged=damaged)
         return await self.show(job_id, caller)
 
     async def lines(
@@ -117,10 +122,17 @@ class JobService:
         if wanted.shard is not None and wanted.shard not in done:
             raise ProblemError("not-found", f"Shard {wanted.shard} of this job is not there.", field="shard")
         name = results_name if what == "results" else errors_name
-        parts = [(name(shard), part) for shard, part in wanted.parts(done, what)]
+        parts = list(wanted.parts(done, what))
         target = self._target(job, caller)
 
-        pieces = chain.from_iterable(read_pieces(target, key, part) for key, part in parts)
+        def pieces_of(shard: int, part: slice) -> Iterator[bytes]:
+            expected, count = done[shard].errors_digest, done[shard].errors
+            if what == "results":
+                expected, count = done[shard].results_digest, done[shard].images - count
+            check_whole(target, name(shard), expected, count)
+            yield from read_pieces(target, name(shard), part)
+
+        pieces = chain.from_iterable(starmap(pieces_of, parts))
 
         def following() -> bytes:
             return next(pieces, b"")
@@ -140,7 +152,7 @@ class JobService:
         """Some results of the shards that are done.  Raises ProblemError: not-found, unavailable."""
         job, done = await self._with_shards(job_id, caller)
         places, size = spread(done, limit), request_of(job).shard_size
-        results = await self._from_stores(read_results, self._target(job, caller), places)
+        results = await self._from_stores(read_results, self._target(job, caller), places, done)
         return SampleList(
             samples=[
                 Sample(
@@ -164,7 +176,23 @@ class JobService:
             raise ProblemError("not-found", "There is no such sample.")
         source, target = self._open(request_of(job).source, caller), self._target(job, caller)
         async with _answering(), self._decoding:
-            return await self._from_stores(read_picture, source, target, shard, line, self._picture_bytes)
+            return await self._from_stores(
+                read_picture, source, target, shard, line, done[shard], self._picture_bytes
+            )
+
+    async def _damaged(self, job: Job, caller: Caller) -> bool:
+        """Whether files of a complete job are gone or cut; False if its stores do not answer now."""
+
+        def look(target: Store) -> bool:
+            plan = read_plan(target)
+            if plan is None or lost_lists(plan, target) or shards_left(plan, target):
+                return True
+            return read_end(plan, target) is None
+
+        try:
+            return await self._from_stores(look, self._target(job, caller))
+        except ProblemError:
+            return False
 
     async def _with_shards(self, job_id: str, caller: Caller) -> tuple[Job, dict[int, ShardCount]]:
         async with _database():
@@ -198,6 +226,12 @@ async def _answering() -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(READ_S):
             yield
+    except Damaged as error:
+        log.warning("a job's files are damaged", error=str(error))
+        detail = (
+            "What this job wrote is gone or damaged in its store. Resume the job: it computes that again."
+        )
+        raise ProblemError("unavailable", detail, retry_after_s=5) from None
     except (JobError, NoSuchKey, StoreAway, TimeoutError) as error:
         log.warning("a job's stores cannot be read", error=str(error) or f"no answer in {READ_S:g} s")
         raise ProblemError(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
+
+import structlog
 
 from app.intake.sniff import check
 from app.jobs.answering import Answerer
 from app.jobs.errors import NoSuchKey
 from app.jobs.patience import patiently_async
-from app.jobs.planning import read_items
-from app.jobs.records import Item, JobSpec, Result, ShardCount, Stage, Trouble, to_lines
+from app.jobs.planning import read_part
+from app.jobs.records import Item, JobSpec, Result, ShardCount, Stage, Trouble, digest, to_lines
+from app.jobs.seals import seal, seal_name
 from app.jobs.stores import Store
 from app.jobs.threads import Threads
 from app.problems import ProblemError
@@ -25,8 +28,13 @@ BYTES_AHEAD = 256 * 1024 * 1024
 UNKNOWN_BYTES = 1024 * 1024
 """Counted for an image of a manifest until it is read."""
 BYTES_DECODED = 512 * 1024 * 1024
+log = structlog.get_logger(__name__)
+
 P = ParamSpec("P")
 T = TypeVar("T")
+UNFORESEEN = "the server could not answer about this image; its log says why"
+_OF_THE_IMAGE = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
+"""What code raises that cannot handle some data. Other errors have to do with what is around it."""
 _UNDECODABLE = {"invalid-image", "unsupported-media", "image-too-large"}
 
 
@@ -47,6 +55,7 @@ class ShardRunner:
 
     on_begin: awaited before the images of a shard are answered.
     on_image: called after each image, with whether it has a result.
+    parts: digests of the lists of images, as the plan has them.
     """
 
     def __init__(
@@ -57,8 +66,9 @@ class ShardRunner:
         answerer: Answerer,
         on_begin: Callable[[int], Awaitable[None]],
         on_image: Callable[[bool], None],
+        parts: Sequence[str] = (),
     ) -> None:
-        self._spec, self._source, self._target = spec, source, target
+        self._spec, self._source, self._target, self._parts = spec, source, target, parts
         self._answerer, self._on_begin, self._on_image = answerer, on_begin, on_image
         self._ahead, self._decoded = Room(BYTES_AHEAD), Room(BYTES_DECODED)
         self._gate = asyncio.Semaphore(READERS)
@@ -66,26 +76,27 @@ class ShardRunner:
 
     async def run(self, shards: Iterable[int]) -> AsyncIterator[tuple[int, ShardCount]]:
         """The number and the counts of each shard when it is written.  Raises JobError, StoreAway."""
-        ahead: deque[tuple[int, list[asyncio.Task[Read | Trouble]]]] = deque()
+        ahead: deque[tuple[int, str, list[asyncio.Task[Read | Trouble]]]] = deque()
         numbers = iter(shards)
         try:
             while True:
                 while len(ahead) < 2 and (number := next(numbers, None)) is not None:
-                    items = await self._patiently(read_items, self._target, number)
-                    ahead.append((number, [asyncio.create_task(self._read(item)) for item in items]))
+                    expected = self._parts[number] if self._parts else ""
+                    items, part = await self._patiently(read_part, self._target, number, expected)
+                    ahead.append((number, part, [asyncio.create_task(self._read(item)) for item in items]))
                 if not ahead:
                     return
-                number, reads = ahead[0]
+                number, part, reads = ahead[0]
                 await self._on_begin(number)
-                yield number, await self._answer(number, reads)
+                yield number, await self._answer(number, part, reads)
                 ahead.popleft()
         finally:
-            reading = [task for _, reads in ahead for task in reads]
+            reading = [task for _, _, reads in ahead for task in reads]
             for task in reading:
                 task.cancel()
             await asyncio.gather(*reading, return_exceptions=True)
 
-    async def _answer(self, number: int, reads: list[asyncio.Task[Read | Trouble]]) -> ShardCount:
+    async def _answer(self, number: int, part: str, reads: list[asyncio.Task[Read | Trouble]]) -> ShardCount:
         free = asyncio.Semaphore(self._answerer.at_once)
         tasks = []
         try:
@@ -100,10 +111,18 @@ class ShardRunner:
         outcomes = [task.result() for task in tasks]
         results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
         errors = [outcome for outcome in outcomes if isinstance(outcome, Trouble)]
-        await self._patiently(self._target.put, errors_name(number), to_lines(errors))
-        await self._patiently(self._target.put, results_name(number), to_lines(results))
-        found = sum(len(result.objects or result.points or ()) for result in results)
-        return ShardCount(images=len(outcomes), errors=len(errors), objects=found)
+        files = {errors_name(number): to_lines(errors), results_name(number): to_lines(results)}
+        count = ShardCount(
+            images=len(outcomes),
+            errors=len(errors),
+            objects=sum(len(result.objects or result.points or ()) for result in results),
+            results_digest=digest(files[results_name(number)]),
+            errors_digest=digest(files[errors_name(number)]),
+        )
+        await self._patiently(self._target.put, seal_name(number), seal(count, self._spec, part))
+        for name, data in files.items():
+            await self._patiently(self._target.put, name, data)
+        return count
 
     async def _outcome(self, reading: asyncio.Task[Read | Trouble]) -> Result | Trouble:
         read = await reading
@@ -125,6 +144,9 @@ class ShardRunner:
         except ProblemError as problem:
             stage: Stage = "decode" if problem.slug in _UNDECODABLE else "model"
             return Trouble(key=read.item.key, stage=stage, reason=problem.detail)
+        except _OF_THE_IMAGE:
+            log.exception("an image could not be answered", key=read.item.key)
+            return Trouble(key=read.item.key, stage="model", reason=UNFORESEEN)
 
     async def _read(self, item: Item) -> Read | Trouble:
         """Bytes that stay counted until the image is answered.

@@ -78,6 +78,18 @@ class JobProgress(Struct, frozen=True, kw_only=True):
     seconds_left: float | None
 
 
+class JobWebhook(Struct, frozen=True, kw_only=True):
+    """How the service's calls of a job's webhook went."""
+
+    state: str
+    """pending, delivered or failed."""
+    attempts: int
+    status: int | None
+    """HTTP status of the last answer."""
+    error: str
+    """Why the last attempt failed."""
+
+
 class Job(Struct, frozen=True, kw_only=True):
     """A job and how far it is."""
 
@@ -93,6 +105,10 @@ class Job(Struct, frozen=True, kw_only=True):
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    notes: list[str] = []
+    """What to know before using its files."""
+    webhook: JobWebhook | None = None
+    """What became of its webhook, once it has ended and if it has one."""
 
     @property
     def ended(self) -> bool:

@@ -260,7 +260,8 @@ def test_one_plan_reads_as_it_was_written(tmp_path: Path, engine: Engine, scene:
     for number in range(25):
         source.put(f"{number:02}.jpg", scene)
     plan = open_plan("job", spec_of(engine, source), source, target)
-    assert plan == Plan(job="job", spec=spec_of(engine, source), images=25, shards=3)
-    target.put("plan.json", b"{")
+    assert plan == Plan(job="job", spec=spec_of(engine, source), images=25, shards=3, parts=plan.parts)
+    assert plan == open_plan("job", spec_of(engine, source), source, target)
+    target.put("plan.json", b"{}")
     with pytest.raises(JobError, match="not a job's plan"):
         open_plan("job", spec_of(engine, source), source, target)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import unicodedata
 import zipfile
 from io import BytesIO
 from pathlib import Path
+from posixpath import splitext
 from typing import Any
 
 import msgspec
 import pytest
 
 from app.jobs.errors import JobError
-from app.jobs.exports import check_format
+from app.jobs.exports import Yolo, check_format
 from app.jobs.planning import make_plan, read_items
-from app.jobs.records import Format, JobSpec, Result, to_lines
+from app.jobs.records import Format, JobSpec, Result, Trouble, to_lines
 from app.jobs.running import finish
 from app.jobs.shards import errors_name, results_name
 from app.jobs.stores import FolderStore
@@ -88,15 +91,75 @@ def test_coco_without_an_object(tmp_path: Path) -> None:
 
 
 def test_yolo(tmp_path: Path) -> None:
-    results = [boxes("a.jpg", BOX, CAT), boxes("a.png"), boxes("sub/b.jpg", CAT)]
+    results = [boxes("a.jpg", BOX, CAT), boxes("b.png"), boxes("sub/b.jpg", CAT)]
     with zipfile.ZipFile(
         BytesIO(exported(tmp_path, spec_of("detect", "yolo"), results, "yolo.zip"))
     ) as files:
-        assert set(files.namelist()) == {"labels/a.txt", "labels/a.png.txt", "labels/sub/b.txt", "data.yaml"}
+        assert set(files.namelist()) == {"labels/a.txt", "labels/b.txt", "labels/sub/b.txt", "data.yaml"}
         first = files.read("labels/a.txt").decode().splitlines()
         assert first == ["0 0.300000 0.400000 0.400000 0.400000", "2 0.500000 0.500000 1.000000 1.000000"]
-        assert files.read("labels/a.png.txt") == b""
+        assert files.read("labels/b.txt") == b""
         assert '  2: "cat"' in files.read("data.yaml").decode()
+
+
+ONE_STEM = [
+    ["a.jpg", "a.png"],
+    ["sub/a.jpg", "sub/a.png", "a.jpg"],
+    ["A.jpg", "a.png"],
+    ["sub/A.jpg", "Sub/a.png"],
+    ["é.jpg", "e\u0301.png"],
+    ["straße.jpg", "STRASSE.png"],
+    ["a", "a.jpg"],
+    ["a.b.jpg", "a.b.png", "a.jpg"],
+    ["a.jpg", "a.png", "a.png.jpg", "a.png.png", "a.jpg.jpg"],
+    ["/d.jpg", "d.jpg", "d//d.jpg", "d/d.jpg", "./d.jpg"],
+    ["../../x.jpg", "a/../b.jpg", "..\\..\\y.jpg", ".", ".hidden", "a."],
+]
+
+
+@pytest.mark.parametrize("keys", ONE_STEM, ids=lambda keys: keys[0])
+def test_no_image_gets_the_labels_of_another(tmp_path: Path, keys: list[str]) -> None:
+    """Each image has another number of boxes; tools see its labels, or none until it is renamed."""
+    spec = spec_of("detect", "yolo")
+    export = Yolo(spec, tmp_path)
+    for number, key in enumerate(keys, 1):
+        export.add(boxes(key, *[BOX] * number))
+    ((_, path),) = export.files()
+    with zipfile.ZipFile(path) as files:
+        labels = {name.lower(): files.read(name).count(b"\n") for name in files.namelist()}
+        renames = {}
+        if "images.csv" in labels:
+            rows = csv.DictReader(files.read("images.csv").decode().splitlines())
+            renames = {row["image"]: row["rename_to"] for row in rows}
+    assert len(labels) == len(keys) + 1 + bool(renames)
+    assert not any(".." in name.split("/") or name.startswith("/") or "\\" in name for name in labels)
+    for number, key in enumerate(keys, 1):
+        before = labels.get(f"labels/{splitext(key)[0]}.txt".lower())
+        after = labels[f"labels/{splitext(renames.get(key, key))[0]}.txt".lower()]
+        assert after == number
+        assert before in (None, number)
+    assert bool(export.notes()) == bool(renames)
+    images = [unicodedata.normalize("NFC", renames.get(key, key)).casefold() for key in keys]
+    assert len(set(images)) == len(images)
+
+
+def test_an_image_without_a_result_gets_no_labels_of_another(tmp_path: Path) -> None:
+    export = Yolo(spec_of("detect", "yolo"), tmp_path)
+    export.add(boxes("a.jpg", BOX))
+    export.add(boxes("b.jpg", BOX))
+    export.missing(Trouble(key="a.png", stage="model", reason="it took too long"))
+    export.missing(Trouble(key="b.json", stage="decode", reason="no picture"))
+    ((_, path),) = export.files()
+    with zipfile.ZipFile(path) as files:
+        assert set(files.namelist()) == {"labels/a.jpg.txt", "labels/b.txt", "data.yaml", "images.csv"}
+        assert files.read("images.csv") == (b"image,rename_to,label\r\na.jpg,a.jpg.jpg,labels/a.jpg.txt\r\n")
+
+
+def test_a_job_says_that_images_must_be_renamed(tmp_path: Path) -> None:
+    results = [boxes("a.jpg", BOX), boxes("a.png", CAT, CAT)]
+    summary = json.loads(exported(tmp_path, spec_of("detect", "yolo"), results, "summary.json"))
+    (note,) = summary["notes"]
+    assert "2 images must be renamed as images.csv in yolo.zip says" in note
 
 
 def test_yolo_has_no_points() -> None:

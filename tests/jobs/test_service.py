@@ -19,7 +19,7 @@ from app.jobs.schemas import JobRequest
 from app.settings import Settings
 from tests.access.serving import serving
 from tests.admission.fakes import until
-from tests.jobs.service import ASKED, Jobs
+from tests.jobs.service import ASKED, PICTURE, Jobs
 
 
 async def test_a_job_from_submission_to_results(running: Jobs) -> None:
@@ -114,6 +114,7 @@ async def test_a_damaged_job_fails_and_the_next_one_runs(jobs: Jobs) -> None:
         await until(lambda: (jobs.root / "out" / broken / "results" / "00000.jsonl").exists())
         stop.set()
     (jobs.root / "out" / broken / "plan" / "00011.jsonl").unlink()
+    (jobs.root / "in" / "000 a.png").write_bytes(PICTURE)  # so the same list cannot be made again
     stop = asyncio.Event()
     async with jobs_beside(jobs.settings, stop):
         ended = await jobs.in_state(broken, "failed", "completed")

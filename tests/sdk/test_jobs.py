@@ -6,6 +6,7 @@ import time
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 import pointbox
 from pointbox import AsyncClient, Client, Job
@@ -77,4 +78,10 @@ def test_a_url_is_told_when_a_job_has_ended(live: Live, script: Script) -> None:
         time.sleep(0.1)
     for told in script.asked:  # the first was refused
         assert (told.method, told.path) == ("POST", "/told")
-        assert msgspec.json.decode(told.body, type=Job) == ended
+        assert replace(msgspec.json.decode(told.body, type=Job), webhook=None) == replace(ended, webhook=None)
+    assert len({told.headers["idempotency-key"] for told in script.asked}) == 1
+    with Client(live.url, live.key) as client:
+        while (outcome := client.jobs.get(job).webhook) is None or outcome.state != "delivered":
+            assert time.monotonic() < until
+            time.sleep(0.1)
+    assert (outcome.attempts, outcome.status, outcome.error) == (2, 200, "")

@@ -40,9 +40,10 @@ export class JobView {
     showState($("job-state"), job);
     showProgress($("job-progress"), job);
     $("job-counts").textContent = countsOf(job) || waiting(job);
-    $("job-reason").textContent = job.reason;
-    $("job-reason").hidden = !job.reason;
-    $("job-reason").className = isOpen(job) ? "notice" : "wrong";
+    const said = job.reason || job.notes.join(" ");
+    $("job-reason").textContent = said;
+    $("job-reason").hidden = !said;
+    $("job-reason").className = isOpen(job) || !job.reason ? "notice" : "wrong";
     this.offer("cancel", isOpen(job));
     this.offer("resume", job.state === "failed" || job.state === "cancelled");
     for (const what of ["results", "errors"]) {
