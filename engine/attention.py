@@ -19,7 +19,11 @@ Kernel = Callable[..., torch.Tensor]
 
 
 class KvCache:
-    """Keys and values of every layer: [pages * page_size, kv_heads, head_dim] each."""
+    """Keys and values of every layer: [(pages + 1) * page_size, kv_heads, head_dim] each.
+
+    The last page belongs to nobody, is never written and stays zero: places that a row does not have are
+    read from it (`Paged.read`).
+    """
 
     def __init__(
         self,
@@ -32,7 +36,8 @@ class KvCache:
         device: torch.device,
     ) -> None:
         self.page_size = page_size
-        shape = (pages * page_size, kv_heads, head_dim)
+        self.blank = pages * page_size
+        shape = (self.blank + page_size, kv_heads, head_dim)
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
         self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
 
@@ -76,15 +81,23 @@ class Paged:
 
     @cached_property
     def read(self) -> torch.Tensor:
-        """[B, P * page_size] flat places in the cache."""
+        """[B, P * page_size] flat places in the cache; past the end of a row, the blank one.
+
+        Recycled pages hold what their last owner left, which may be NaN or infinite: a mask does not keep
+        that out of a sum, since 0 * NaN is NaN.
+        """
         size = self.cache.page_size
         offsets = torch.arange(size, device=self.table.device)
-        return (self.table[:, :, None] * size + offsets).flatten(1)
+        places = (self.table[:, :, None] * size + offsets).flatten(1)
+        own = torch.arange(places.shape[1], device=self.table.device) < self.lengths[:, None]
+        return torch.where(own, places, self.cache.blank)
 
     @cached_property
     def lengths(self) -> torch.Tensor:
         """[B] places that the last new token of each row may see."""
-        return self.index[:, -1] + 1
+        if self.valid is None:
+            return self.index[:, -1] + 1
+        return self.index.masked_fill(~self.valid, -1).amax(1) + 1
 
     def mask(self, window: int | None = None) -> torch.Tensor:
         """[B, 1, T, P * page_size]: True where a new token sees a place.
