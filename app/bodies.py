@@ -98,6 +98,8 @@ def _from_texts(fields: Iterable[tuple[str, str]], kind: type[T]) -> T:
             values.setdefault("objects", []).append(text)
         elif name in values:
             invalid(f"The field {name[:100]!r} is given twice.", name[:100])
+        elif name == "spatial_refs":
+            values[name] = [place.split(",") for place in text.split(";")]
         else:
             values[name] = [number.strip() for number in text.split(",")] if name == "region" else text
     if len(values.get("objects", ())) == 1:

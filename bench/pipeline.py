@@ -130,13 +130,15 @@ def steps_of(log: Iterable[EmulatedEvent]) -> Iterator[Timed]:
     """Each step from the end of the sampling before it to the end of its own."""
     forward: EmulatedEvent | None = None
     last: float | None = None
+    idle = 0.0
     for event in log:
-        if event.kind != "sample":
+        idle += event.idle
+        if event.kind != "sample":  # a reset and its prefill, or a forward
             forward = event
             continue
         if forward is not None and last is not None:
-            yield Timed(forward.kind, event.end - last, forward.idle + event.idle)
-        last = event.end
+            yield Timed(forward.kind, event.end - last, idle)
+        last, idle = event.end, 0.0
 
 
 def zombie_share(model: EmulatedModel, mean_tokens: float, streams: int = 1, ticks: int = 2000) -> float:

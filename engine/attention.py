@@ -76,15 +76,23 @@ class Paged:
 
     @cached_property
     def read(self) -> torch.Tensor:
-        """[B, P * page_size] flat places in the cache."""
+        """[B, P * page_size] flat places in the cache; past the end of a row, its own first one.
+
+        Recycled pages hold what their last owner left, which may be NaN or infinite: a mask does not keep
+        that out of a sum, since 0 * NaN is NaN.
+        """
         size = self.cache.page_size
         offsets = torch.arange(size, device=self.table.device)
-        return (self.table[:, :, None] * size + offsets).flatten(1)
+        places = (self.table[:, :, None] * size + offsets).flatten(1)
+        own = torch.arange(places.shape[1], device=self.table.device) < self.lengths[:, None]
+        return torch.where(own, places, places[:, :1])
 
     @cached_property
     def lengths(self) -> torch.Tensor:
         """[B] places that the last new token of each row may see."""
-        return self.index[:, -1] + 1
+        if self.valid is None:
+            return self.index[:, -1] + 1
+        return self.index.masked_fill(~self.valid, -1).amax(1) + 1
 
     def mask(self, window: int | None = None) -> torch.Tensor:
         """[B, 1, T, P * page_size]: True where a new token sees a place.

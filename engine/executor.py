@@ -60,6 +60,8 @@ class Executor:
         self._slots = [DecodeSlot(max_batch, model.grammar.logits, where) for _ in range(DEPTH)]
         self._events: list[tuple[Event, ...]] = [()] * DEPTH
         """Of each slot's step: its forward, its sampling, the copy of its tokens."""
+        self._resets: list[tuple[Event, ...]] = [()] * DEPTH
+        """Of each slot's step, if it is a prefill: the reset of its rows' block tables."""
         self._sampler = make_sampler(model.grammar, where)
         self._table_width = width
         self.device_s = 0.0
@@ -71,6 +73,7 @@ class Executor:
         index: place in its sequence of each decode row's token, [bucket].
         """
         slot = self._slots[slot_index]
+        self._resets[slot_index] = ()
         match step:
             case Decode():
                 slot.inputs.host["row"][: len(index)] = step.rows
@@ -84,7 +87,8 @@ class Executor:
             case Prefill():
                 width = self._width(np.array([s.image_tokens + len(s.prompt) for s in step.sequences]))
                 work = self._forwards.prefill(slot, step, width)
-                forward = self._device.compute(self._after_reset(step, work))
+                self._resets[slot_index] = (self._reset(slot, slot_index, step.rows),)
+                forward = self._device.compute(self._after_setup(step, work))
             case _:
                 raise TypeError(f"no forward for {type(step).__name__}")
         self._events[slot_index] = (forward,)
@@ -114,7 +118,7 @@ class Executor:
         work is over, so that its slot may be written again.
         """
         errors: list[Exception] = []
-        for event in self._events[slot_index]:
+        for event in (*self._resets[slot_index], *self._events[slot_index]):
             try:
                 event.wait()
             except Exception as error:
@@ -126,6 +130,11 @@ class Executor:
             self.device_s += end - begin
         slot = self._slots[slot_index]
         return slot.positions[:count].astype(np.int64), slot.probabilities[:count]
+
+    def known_error(self, slot_index: int) -> BaseException | None:
+        """What the device work of a step in flight has raised so far, without waiting."""
+        events = (*self._resets[slot_index], *self._events[slot_index])
+        return next((event.error for event in events if event.error is not None), None)
 
     def ran(self, slot_index: int) -> dict[str, tuple[float, float]]:
         """When the work of a committed step ran, on devices that know."""
@@ -164,7 +173,23 @@ class Executor:
 
         return work
 
-    def _after_reset(self, step: Prefill, then: Work) -> Work:
+    def _reset(self, slot: DecodeSlot, slot_index: int, rows: Rows) -> Event:
+        """Point rows that were just given at the padding page, as work of its own before their prefill.
+
+        If the prefill then fails before it has written their block tables, the decode step behind it still
+        has these rows; it must not write through the tables of the rows' previous owners.
+        """
+        given = slot.given.host["row"]
+        given[: len(rows)] = rows
+        given[len(rows) :] = rows[0]
+
+        def work() -> None:
+            slot.given.upload()
+            self._forwards.tables.index_fill_(0, slot.given.device["row"], PADDING_PAGE)
+
+        return self._device.compute(work, ("reset", slot_index))
+
+    def _after_setup(self, step: Prefill, then: Work) -> Work:
         """Work that writes block tables and initial states of rows that were just given, and goes on."""
         sequences, new_adapters = step.sequences, step.new_adapters
         tables = [[*self._shared_pages(s), *s.pages] for s in sequences]

@@ -101,7 +101,12 @@ class EngineLoop:
         return step is not None or oldest is not None
 
     def launch(self) -> InFlight[Step] | None:
-        """Put the forward of the next step on the compute stream; it needs no mask."""
+        """Put the forward of the next step on the compute stream; it needs no mask.
+
+        Sequences of a step that is known to have failed are not in it.
+        """
+        if (before := self.pipeline.oldest) is not None:
+            self._check_device(before)
         work = self.scheduler.next_step() if self.pipeline.can_launch else None
         if work is None:
             return None
@@ -128,7 +133,8 @@ class EngineLoop:
                 sampled = self.executor.wait(step.slot, len(work.sequences))
                 self._book(work, *sampled)
             except Exception as error:
-                self._fail_step(work, error)
+                if not work.failed:
+                    self._fail_step(work, error)
             for sequence in work.sequences:
                 sequence.inflight_refs -= 1
                 if sequence.finalized:
@@ -146,6 +152,11 @@ class EngineLoop:
         if len(alive) < len(sequences):
             sequences, rows = [sequences[i] for i in alive], rows[alive]
             positions, probabilities = positions[alive], probabilities[alive]
+        numbers = np.isfinite(probabilities)
+        if not numbers.all():
+            self._fail_overflowed([sequences[i] for i in np.flatnonzero(~numbers)])
+            sequences, rows = [sequences[i] for i in np.flatnonzero(numbers)], rows[numbers]
+            positions, probabilities = positions[numbers], probabilities[numbers]
         if isinstance(work, Prefill):
             now = time.monotonic()
             for sequence in sequences:
@@ -222,9 +233,24 @@ class EngineLoop:
     def _left_of(self, ask: Ask) -> list[Sequence]:
         return [s for s in self.scheduler.sequences() if s.ask is ask and not s.finalized]
 
-    def _fail_step(self, work: Step, error: Exception) -> None:
+    def _fail_overflowed(self, sequences: list[Sequence]) -> None:
+        """Logits of these sequences are NaN or infinite: there is no token to take."""
+        log.error("logits of %d sequences are not finite", len(sequences))
+        reason = "the model's output is not finite: the number format overflowed; use bfloat16 or float32"
+        for ask in {s.ask: None for s in sequences}:
+            ask.fail(EngineError("internal", reason))
+            self._drop_all(ask)
+
+    def _check_device(self, step: InFlight[Step]) -> None:
+        """Fail a step in flight whose device work has already raised."""
+        error = self.executor.known_error(step.slot)
+        if error is not None and not step.work.failed:
+            self._fail_step(step.work, error)
+
+    def _fail_step(self, work: Step, error: BaseException) -> None:
         """The device failed: every sequence of the step fails, and with it whoever uses its images."""
         log.error("a step failed: %s", error)
+        work.failed = True
         lost = {s.ask: None for s in work.sequences}
         if isinstance(work, Prefill):
             for prefix in work.new_prefixes:

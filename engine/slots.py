@@ -27,12 +27,14 @@ class DecodeSlot:
     """One of two; belongs to a step from its launch until its commit has ended.
 
     inputs: row and place in its sequence of each token of a decode step, [max_batch].
+    given: rows that a prefill step was just given, [max_batch].
     choice: row, state, and `Cursors.bounds` of its sampling; seed and count where it is not greedy.
     sampled, host_sampled: alphabet positions and probabilities, [2, max_batch].
     """
 
     def __init__(self, rows: int, logits: int, device: torch.device) -> None:
         self.inputs = Packed(("row", "index"), rows, device)
+        self.given = Packed(("row",), rows, device)
         self.choice = Packed(("row", "state", "low", "high"), rows, device)
         self.chance = Packed(("temperature", "top_p", "seed", "count"), rows, device)
         self.logits = torch.zeros(rows, logits, device=device)

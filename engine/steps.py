@@ -17,12 +17,14 @@ class Step:
 
     rows: [bucket] int64, padded with the reserved row.
     warm: whether one of them is sampled with a temperature.
+    failed: whether its sequences have been told that its device work failed.
     """
 
     sequences: list[Sequence]
     rows: npt.NDArray[np.int64]
     warm: bool = False
     last: list[Sequence] = field(default_factory=list)
+    failed: bool = False
 
     @property
     def kind(self) -> str:

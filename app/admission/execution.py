@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import zlib
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from engine.events import Event as EngineEvent
 from engine.events import Failed, Finished, Found, PhraseEnded
 from engine.request import Request
 from engine.stats import Stats
-from grammars.types import Task
+from grammars.types import Place, Task
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -167,6 +168,10 @@ class Execution:
             min_score=params.min_score,
             dedupe=params.dedupe,
             adapter=params.adapter,
+            temperature=params.temperature,
+            top_p=params.top_p,
+            seed=_seed(self.delivery.id),
+            spatial_refs=tuple(cast(Place, tuple(place)) for place in params.spatial_refs),
             priority=self.delivery.priority,
             deadline=self.delivery.deadline,
         )
@@ -186,6 +191,11 @@ class Execution:
                     return None
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 1.0)
+
+
+def _seed(name: str) -> int:
+    """One request draws the same tokens on every worker, so a stream goes on after a redelivery."""
+    return zlib.crc32(name.encode())
 
 
 def _post(loop: asyncio.AbstractEventLoop, arrived: asyncio.Queue[EngineEvent], event: EngineEvent) -> None:

@@ -12,7 +12,10 @@ ENTRY_VERSION = "1"
 
 
 class SpatialParams(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for. `region` is x_min, y_min, x_max, y_max in [0,1]."""
+    """What to look for. `region` is x_min, y_min, x_max, y_max in [0,1].
+
+    `spatial_refs`: places of two or four numbers in [0,1] that the phrases refer to.
+    """
 
     phrases: list[str]
     max_objects: int = 50
@@ -20,6 +23,9 @@ class SpatialParams(msgspec.Struct, frozen=True, kw_only=True):
     min_score: float = 0.0
     dedupe: bool = True
     adapter: str | None = None
+    temperature: float = 0.0
+    top_p: float = 1.0
+    spatial_refs: list[list[float]] = []
 
 
 class ObjectEvent(msgspec.Struct, frozen=True, tag="object"):

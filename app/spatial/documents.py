@@ -27,6 +27,8 @@ from app.spatial.schemas import (
     MAX_OBJECTS,
     MAX_PHRASE_CHARS,
     MAX_PHRASES,
+    MAX_PLACES,
+    MAX_TEMPERATURE,
     SamplingSettings,
     SpatialBody,
     Units,
@@ -66,6 +68,28 @@ _EVENTS = Schema(
 )
 _ANYTHING = "Sent by Moondream's clients; without effect."
 
+_TEMPERATURE = Schema(
+    type=OpenAPIType.NUMBER,
+    minimum=0,
+    maximum=MAX_TEMPERATURE,
+    default=0,
+    description="0 takes the most likely token each time; above it tokens are drawn.",
+)
+_TOP_P = Schema(
+    type=OpenAPIType.NUMBER,
+    exclusive_minimum=0,
+    maximum=1,
+    default=1,
+    description="Draw among the most likely tokens that together have this probability.",
+)
+_PLACES = Schema(
+    type=OpenAPIType.ARRAY,
+    items=Schema(type=OpenAPIType.ARRAY, items=NUMBER, min_items=2, max_items=4),
+    max_items=MAX_PLACES,
+    description="Points (x, y) and boxes (x_min, y_min, x_max, y_max) in `units` that the phrases refer to, "
+    "for models that take them; other models refuse them.",
+)
+
 _OPTIONS = {
     "max_objects": Schema(
         type=OpenAPIType.INTEGER,
@@ -85,6 +109,9 @@ _OPTIONS = {
     "dedupe": Schema(
         type=OpenAPIType.BOOLEAN, default=True, description="Drop an object that repeats an earlier one."
     ),
+    "temperature": _TEMPERATURE,
+    "top_p": _TOP_P,
+    "spatial_refs": _PLACES,
     "units": Schema(type=OpenAPIType.STRING, enum=[*get_args(Units)], default="normalized"),
     "timeout_s": TIMEOUT,
     "priority": Schema(
@@ -114,12 +141,12 @@ _OPTIONS = {
 }
 _SETTINGS = Schema(
     type=OpenAPIType.OBJECT,
-    description="As Moondream's clients send it: only `max_objects` has an effect.",
+    description="As Moondream's clients send it. `max_tokens` has no effect.",
     properties=or_null(
         {
             "max_objects": _OPTIONS["max_objects"],
-            "temperature": NUMBER,
-            "top_p": NUMBER,
+            "temperature": _TEMPERATURE,
+            "top_p": _TOP_P,
             "max_tokens": Schema(type=OpenAPIType.INTEGER),
         },
         SamplingSettings,
@@ -135,7 +162,6 @@ _JSON = {
     **_OPTIONS,
     "settings": _SETTINGS,
     "reasoning": Schema(description=_ANYTHING),
-    "spatial_refs": Schema(description=_ANYTHING),
 }
 _FORM = {
     "image": IMAGE_BYTES,
@@ -145,6 +171,11 @@ _FORM = {
     **_OPTIONS,
     "region": Schema(
         type=OpenAPIType.STRING, description="Four numbers with commas between.", examples=["0.1,0.2,0.8,0.9"]
+    ),
+    "spatial_refs": Schema(
+        type=OpenAPIType.STRING,
+        description="Places as in JSON, with semicolons between.",
+        examples=["0.1,0.2;0.1,0.2,0.8,0.9"],
     ),
 }
 _EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {

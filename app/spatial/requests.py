@@ -17,8 +17,8 @@ from app.images.picture import Picture
 from app.intake.sources import Source, read_source
 from app.settings import Settings
 from app.spatial.phrases import check_phrases
-from app.spatial.regions import Region, in_fractions
-from app.spatial.schemas import DEFAULT_MAX_OBJECTS, SpatialBody, Units
+from app.spatial.regions import Region, in_fractions, place_in_fractions
+from app.spatial.schemas import DEFAULT_MAX_OBJECTS, SamplingSettings, SpatialBody, Units
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,10 @@ class SpatialRequest:
     units: Units
     priority: Priority
     adapter: str | None
+    temperature: float
+    top_p: float
+    spatial_refs: list[list[float]]
+    """In `units`, as they were sent."""
     timeout_s: float
     stream: bool
     model: str | None
@@ -53,7 +57,7 @@ class SpatialRequest:
         """What the worker is asked of this picture.
 
         Raises:
-            ProblemError: the region is not one of this picture.
+            ProblemError: the region or a place is not one of this picture.
         """
         return SpatialParams(
             phrases=self.phrases,
@@ -62,6 +66,12 @@ class SpatialRequest:
             min_score=self.min_score,
             dedupe=self.dedupe,
             adapter=self.adapter,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            spatial_refs=[
+                place_in_fractions(place, self.units, picture.width, picture.height)
+                for place in self.spatial_refs
+            ],
         )
 
     def fingerprint(self) -> str:
@@ -69,6 +79,7 @@ class SpatialRequest:
         asked = (
             *(self.phrases, self.max_objects, self.region, self.min_score, self.dedupe, self.units),
             *(self.priority, self.adapter, self.timeout_s, self.stream, self.model, self.id),
+            *(self.temperature, self.top_p, self.spatial_refs),
             self.source.identity(),
         )
         return hashlib.sha256(msgspec.msgpack.encode(asked)).hexdigest()
@@ -96,19 +107,23 @@ async def read_request(request: Request[Any, Any, Any], settings: Settings) -> S
 def _checked(body: SpatialBody, upload: bytes | None, settings: Settings, began: float) -> SpatialRequest:
     phrases = _phrases(body)
     source = read_source({field: getattr(body, field) for field in IMAGE_FIELDS}, upload)
-    nested = body.settings.max_objects if body.settings else None
+    nested = body.settings or SamplingSettings()
+    temperature = nested.temperature if body.temperature is None else body.temperature
     timeout_s = body.timeout_s or settings.default_timeout_s
     if not timeout_s <= settings.max_timeout_s:
         invalid(f"At most {settings.max_timeout_s:g} seconds can be asked for.", "timeout_s")
     return SpatialRequest(
         phrases=phrases,
-        max_objects=body.max_objects or nested or DEFAULT_MAX_OBJECTS,
+        max_objects=body.max_objects or nested.max_objects or DEFAULT_MAX_OBJECTS,
         region=body.region,
         min_score=body.min_score,
         dedupe=body.dedupe,
         units=body.units,
         priority=body.priority,
         adapter=body.adapter,
+        temperature=temperature or 0.0,
+        top_p=body.top_p or nested.top_p or 1.0,
+        spatial_refs=body.spatial_refs or [],
         timeout_s=timeout_s,
         stream=body.stream,
         model=body.model,

@@ -21,12 +21,20 @@ FinishReason = Literal["stop", "repetition", "max_objects", "length", "deadline"
 ObjectCount = Annotated[int, Meta(ge=1, le=MAX_OBJECTS)]
 
 
+MAX_PLACES = 32
+MAX_TEMPERATURE = 10.0
+Temperature = Annotated[float, Meta(ge=0, le=MAX_TEMPERATURE)]
+TopP = Annotated[float, Meta(gt=0, le=1)]
+Place = Annotated[list[float], Meta(min_length=2, max_length=4)]
+"""x, y or x_min, y_min, x_max, y_max."""
+
+
 class SamplingSettings(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Moondream's `settings`. Only `max_objects` has a meaning here: decoding is greedy."""
+    """Moondream's `settings`. `max_tokens` has no effect: an answer ends with its objects."""
 
     max_objects: ObjectCount | None = None
-    temperature: float | None = None
-    top_p: float | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
     max_tokens: int | None = None
 
 
@@ -50,6 +58,10 @@ class SpatialBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """x_min, y_min, x_max, y_max in `units`: answers lie wholly inside. The image is not cropped."""
     min_score: Annotated[float, Meta(ge=0, le=1)] = 0.0
     dedupe: bool = True
+    temperature: Temperature | None = None
+    """0, the default: the most likely token each time. Above it tokens are drawn."""
+    top_p: TopP | None = None
+    """Where tokens are drawn: among the most likely ones that together have this probability."""
     units: Units = "normalized"
     timeout_s: Annotated[float, Meta(gt=0)] | None = None
     stream: bool = False
@@ -61,8 +73,8 @@ class SpatialBody(Struct, kw_only=True, forbid_unknown_fields=True):
     settings: SamplingSettings | None = None
     reasoning: Any = None
     """Sent by Moondream's clients; without effect."""
-    spatial_refs: Any = None
-    """Sent by Moondream's clients; without effect."""
+    spatial_refs: Annotated[list[Place], Meta(max_length=MAX_PLACES)] | None = None
+    """Points and boxes in `units` that the phrases refer to, for models that take them."""
 
 
 class ImageInfo(Struct, frozen=True, kw_only=True):

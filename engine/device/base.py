@@ -9,7 +9,12 @@ import torch
 
 
 class Event(Protocol):
-    """A mark on a stream."""
+    """A mark on a stream.
+
+    error: what the work before the mark raised, as far as that is known without waiting.
+    """
+
+    error: BaseException | None
 
     def wait(self) -> None:
         """Block the host until everything before the mark is done; raises what that work raised."""

@@ -21,9 +21,9 @@ class CudaEvent:
         self.mark, self.error = mark, error
 
     def wait(self) -> None:
+        self.mark.synchronize()  # also after an error: copies enqueued before it may still be running
         if self.error is not None:
             raise self.error
-        self.mark.synchronize()
 
 
 class CudaDevice:
@@ -78,8 +78,7 @@ class CudaDevice:
                 work()
             except Exception as raised:  # whoever waits decides
                 error = raised
-            else:
-                mark.record(stream)
+            mark.record(stream)
         return CudaEvent(mark, error)
 
     def _run(self, work: Callable[[], None], key: Hashable) -> None:

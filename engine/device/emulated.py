@@ -22,7 +22,7 @@ import torch
 
 from engine.device.base import Event
 
-Kind = Literal["forward", "prefill", "sample", "copy"]
+Kind = Literal["forward", "prefill", "sample", "copy", "reset"]
 SPIN_S = 60e-6
 """The end of a sleep is spun: the kernel wakes a sleeper up to this late."""
 
@@ -32,6 +32,7 @@ class Durations:
     """Seconds.
 
     forward: of a decode step.  prefill: of any other forward.  sample, copy: of every step.
+    reset: of the block tables of rows given to a prefill.
     launch: of the host in the driver for each piece of work enqueued, before it can begin.
     sync: of the host in the driver after the end of a copy that it waited for.
     """
@@ -40,6 +41,7 @@ class Durations:
     prefill: float = 0.0
     sample: float = 0.0
     copy: float = 0.0
+    reset: float = 0.0
     launch: float = 0.0
     sync: float = 0.0
 
@@ -98,7 +100,7 @@ class EmulatedDevice:
     def compute(self, work: Callable[[], None], key: Hashable = None) -> EmulatedEvent:
         kind: Kind = "prefill"
         if isinstance(key, tuple):
-            kind = "sample" if key[0] == "sample" else "forward"
+            kind = key[0]
         event = self._enqueue(kind, work, self._compute_end)
         self._compute_end = event.end
         if self.log is not None:

@@ -68,6 +68,23 @@ def region(value: object) -> list[float]:
     return numbers
 
 
+def places(value: object) -> list[list[float]]:
+    """Points of two numbers and boxes of four.  Raises TypeError, ValueError."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise TypeError(f"spatial_refs must be a list of points and boxes, not {value!r}.")
+    found = []
+    for place in value:
+        if isinstance(place, str) or not isinstance(place, Iterable):
+            raise TypeError(
+                f"Each of spatial_refs must be x, y or x_min, y_min, x_max, y_max, not {place!r}."
+            )
+        numbers = [real("Each number of spatial_refs", number) for number in place]
+        if len(numbers) not in (2, 4):
+            raise ValueError(f"Each of spatial_refs must be two or four numbers, not {len(numbers)}.")
+        found.append(numbers)
+    return found
+
+
 def phrases_of(phrases: Phrases) -> list[str]:
     """One phrase or many as a list.  Raises TypeError."""
     if isinstance(phrases, str):

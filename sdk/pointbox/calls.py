@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from pointbox.arguments import Phrases, given, id_of, phrases_of, region, seconds
+from pointbox.arguments import Phrases, given, id_of, phrases_of, places, region, seconds
 from pointbox.config import Config
 from pointbox.errors import InvalidResponse
 from pointbox.pictures import ImageHandle, Link, Prepared, Upload
@@ -38,6 +38,12 @@ class Options(TypedDict, total=False):
     """Leave out what is below, 0 to 1."""
     dedupe: bool
     """Drop an object that repeats an earlier one of its phrase."""
+    temperature: float
+    """0, the service's default, takes the most likely token each time; above it tokens are drawn."""
+    top_p: float
+    """Draw among the most likely tokens that together have this probability."""
+    spatial_refs: Sequence[Sequence[float]]
+    """Points and boxes, fractions, that the phrases refer to; models that take none refuse them."""
     timeout_s: float
     """The service's deadline: what was found until then comes back, `truncated`."""
     priority: Literal["interactive", "batch"]
@@ -174,6 +180,8 @@ def fields_of(config: Config, phrases: Phrases, options: Options) -> dict[str, A
     fields |= given(options, Options)
     if "region" in fields:
         fields["region"] = region(fields["region"])
+    if "spatial_refs" in fields:
+        fields["spatial_refs"] = places(fields["spatial_refs"])
     if "timeout_s" in fields:
         fields["timeout_s"] = seconds("timeout_s", fields["timeout_s"])
     return fields
@@ -183,7 +191,9 @@ def _text(value: Any) -> str:
     """A value as a field of a form."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return ",".join(map(repr, value)) if isinstance(value, list) else str(value)
+    if not isinstance(value, list):
+        return str(value)
+    return ";".join(map(_text, value)) if isinstance(value[0], list) else ",".join(map(repr, value))
 
 
 def _file(image: Upload) -> dict[str, Any]:

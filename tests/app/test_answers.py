@@ -8,6 +8,7 @@ import json
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import moondream
@@ -106,6 +107,52 @@ def test_a_list_cut_at_max_objects(client: httpx.Client, scene: bytes) -> None:
         answer = detect(client, scene, object="shape", **cut)
         assert len(answer["objects"]) == 2
         assert (answer["finish_reason"], answer["truncated"]) == ("max_objects", True)
+
+
+def test_a_temperature_draws_other_tokens(client: httpx.Client, scene: bytes) -> None:
+    plain = boxes(detect(client, scene, object="shape"))
+    for cold in ({"temperature": 0, "top_p": 0.3}, {"settings": {"temperature": 0, "top_p": 1}}):
+        assert boxes(detect(client, scene, object="shape", **cold)) == plain
+    for warm in ({"temperature": 8}, {"settings": {"temperature": 8.0}}):
+        drawn = [boxes(detect(client, scene, object="shape", max_objects=20, **warm)) for _ in range(2)]
+        assert plain not in drawn
+        assert drawn[0] != drawn[1], "every request draws anew"
+    narrow = boxes(detect(client, scene, object="shape", temperature=8, top_p=1e-6))
+    assert narrow == plain, "top_p leaves one token"
+
+
+def test_spatial_refs_are_refused_by_a_model_that_takes_none(client: httpx.Client, scene: bytes) -> None:
+    image = base64.b64encode(scene).decode()
+    asked = {"image": image, "object": "red circle"}
+    answer = client.post("/v1/point", json={**asked, "spatial_refs": [[0.5, 0.5]]})
+    assert (answer.status_code, answer.json()["field"]) == (422, "spatial_refs")
+    assert "tiny takes no spatial_refs" in answer.json()["detail"]
+    form = {"object": "red circle", "spatial_refs": "0.5,0.5;0.1,0.2,0.3,0.4"}
+    answer = client.post("/v1/point", files={"image": scene}, data=form)
+    assert "tiny takes no spatial_refs" in answer.json()["detail"]
+    for places in (None, []):
+        assert client.post("/v1/point", json={**asked, "spatial_refs": places}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("sent", "field"),
+    [
+        ({"temperature": -1}, "temperature"),
+        ({"temperature": 11}, "temperature"),
+        ({"settings": {"top_p": 0}}, "settings.top_p"),
+        ({"top_p": 1.5}, "top_p"),
+        ({"spatial_refs": [[0.1, 0.2, 0.3]]}, "spatial_refs"),
+        ({"spatial_refs": [[0.5, 1.5]]}, "spatial_refs"),
+        ({"spatial_refs": [[0.5, 0.5, 0.1, 0.9]]}, "spatial_refs"),
+        ({"spatial_refs": [[10, 700]], "units": "pixels"}, "spatial_refs"),
+    ],
+)
+def test_what_no_model_could_be_given(
+    client: httpx.Client, scene: bytes, sent: dict[str, Any], field: str
+) -> None:
+    asked = {"image": base64.b64encode(scene).decode(), "object": "red circle", **sent}
+    answer = client.post("/v1/point", json=asked)
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
 
 
 def test_min_score(client: httpx.Client, scene: bytes) -> None:

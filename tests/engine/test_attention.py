@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -65,6 +66,25 @@ def test_padding_goes_to_the_padding_page_even_past_the_table() -> None:
     paged = Paged(cache, index, table, torch.zeros(2, dtype=torch.int64), valid)
     size = paged.cache.page_size
     assert paged.write.tolist() == [size + 14, size + 15, 0, 2 * size, 2 * size + 1, 2 * size + 2]
+
+
+@KINDS
+@pytest.mark.parametrize(("heads", "kv_heads"), [(2, 2), (6, 2), (4, 1)])
+@pytest.mark.parametrize("new", [1, 7])
+@pytest.mark.parametrize("left", [math.nan, math.inf])
+def test_what_a_row_does_not_see_may_be_anything(
+    left: float, new: int, heads: int, kv_heads: int, softcap: float | None, window: int | None
+) -> None:
+    """NaN past the ends of rows, in pages of nobody and in the padding page."""
+    case = random_case(Shape((3, 16, 0), new=new, heads=heads, kv_heads=kv_heads), seed=1)
+    seen = torch.zeros(len(case.paged.cache.keys[0]), dtype=torch.bool)
+    for row, last in enumerate(case.paged.index[:, -1].tolist()):
+        for place in range(last + 1):
+            seen[int(case.paged.table[row, place // PAGE]) * PAGE + place % PAGE] = True
+    for layer in (case.paged.cache.keys[0], case.paged.cache.values[0]):
+        layer[~seen] = left
+    output = attend(case.paged, 0, case.query, case.key, case.value, SCALING, softcap, window)
+    close(output, naive(case, SCALING, softcap, window))
 
 
 def test_it_takes_what_transformers_passes() -> None:

@@ -17,7 +17,7 @@ from pointbox import Options
 from pointbox.errors import KINDS
 
 OF_THE_CLIENT_ITSELF = {"image", "image_url", "image_id", "object", "objects", "stream"}
-NOT_OFFERED = {"units", "settings", "reasoning", "spatial_refs"}
+NOT_OFFERED = {"units", "settings", "reasoning"}
 """Pixels are a property of the results; the others are Moondream's."""
 
 

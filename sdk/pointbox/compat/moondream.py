@@ -49,7 +49,7 @@ class PointOutput(TypedDict):
 
 
 class SamplingSettings(TypedDict, total=False):
-    """`max_objects` counts; the others have no effect, because decoding is greedy."""
+    """`max_tokens` has no effect: an answer ends with its objects."""
 
     temperature: float
     top_p: float
@@ -121,8 +121,14 @@ class VL:
         settings: SamplingSettings | None = None,
         spatial_refs: list[list[float]] | None = None,
     ) -> PointOutput:
-        """A point on everything that `object` names. `spatial_refs` has no effect."""
-        found = self._client.point(self.encode_image(image).image_url, object, **_options(settings))
+        """A point on everything that `object` names.
+
+        spatial_refs: points and boxes, fractions, that it refers to; a Moondream model takes them.
+        """
+        options = _options(settings)
+        if spatial_refs:
+            options["spatial_refs"] = spatial_refs
+        found = self._client.point(self.encode_image(image).image_url, object, **options)
         return {"points": [{"x": point.x, "y": point.y} for point in found]}
 
     def caption(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -155,8 +161,11 @@ class VL:
 
 
 def _options(settings: Mapping[str, Any] | None) -> Options:
-    most = (settings or {}).get("max_objects")
-    return {} if most is None else {"max_objects": most}
+    options: Options = {}
+    for name in ("max_objects", "temperature", "top_p"):
+        if (value := (settings or {}).get(name)) is not None:
+            options[name] = value
+    return options
 
 
 def _not_here(what: str) -> NoReturn:
