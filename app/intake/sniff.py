@@ -21,6 +21,7 @@ from PIL import (  # plugins are imported here because `Image.open` loads them l
     WebPImagePlugin,  # noqa: F401
 )
 
+from app.intake.cost import ORDINARY, Cost, cost_of, takes_too_long
 from app.intake.formats import format_of
 from app.problems import ProblemError
 
@@ -39,6 +40,7 @@ class Header:
     format: str
     width: int
     height: int
+    cost: Cost = ORDINARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Opened:
     image: Image.Image
     format: str
     orientation: int
+    cost: Cost = ORDINARY
 
     @property
     def header(self) -> Header:
@@ -55,7 +58,7 @@ class Opened:
         width, height = self.image.size
         if self.orientation in SWAPPING_ORIENTATIONS:
             width, height = height, width
-        return Header(self.format, width, height)
+        return Header(self.format, width, height, self.cost)
 
 
 def check(data: bytes) -> Header:
@@ -78,7 +81,7 @@ def open_checked(data: bytes) -> Opened:
     except Exception as error:  # decoders raise anything at all on damaged bytes
         raise damaged(name, error) from error
     check_size(*image.size)
-    return Opened(image, name, _orientation(image, data))
+    return Opened(image, name, _orientation(image, data), _checked_cost(image, name, data))
 
 
 def check_size(width: int, height: int) -> None:
@@ -96,6 +99,18 @@ def check_size(width: int, height: int) -> None:
             f"The image has {width} x {height} pixels; it needs at least {MIN_SIDE} on each side.",
             field="image",
         )
+
+
+def _checked_cost(image: Image.Image, name: str, data: bytes) -> Cost:
+    cost = cost_of(image, name, data)
+    if takes_too_long(cost):
+        raise ProblemError(
+            "image-too-large",
+            f"Decoding this {name} would take too long: it is made of far more parts or scans than its "
+            f"{image.width} x {image.height} pixels need.",
+            field="image",
+        )
+    return cost
 
 
 def damaged(name: str, error: Exception) -> ProblemError:
