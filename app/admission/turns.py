@@ -102,6 +102,9 @@ class Turns:
         """It is decoded, or failed. Harmless when repeated, as is the next one."""
         self._on_thread -= turn.on_thread
         turn.on_thread = False
+        for lanes in self._lanes.values():
+            if self._on_thread == 0 and not any(lanes.values()):
+                lanes.clear()
 
     def out_of_memory(self, turn: Turn) -> None:
         """Its pixels are gone."""
@@ -118,12 +121,8 @@ class Turns:
 
     def _forget_idle(self, priority: Priority) -> None:
         """Tenants that have nothing more, once the clock has passed what they had."""
-        lanes = self._lanes[priority]
-        if not any(lanes.values()):
-            lanes.clear()
-        for tenant in [
-            name for name, lane in lanes.items() if not lane and lane.served <= self._clocks[priority]
-        ]:
+        lanes, clock = self._lanes[priority], self._clocks[priority]
+        for tenant in [name for name, lane in lanes.items() if not lane and lane.served <= clock]:
             del lanes[tenant]
 
     def _fits(self, cost: Cost) -> bool:
