@@ -161,8 +161,7 @@ async def test_the_deadline_is_kept_while_the_engine_prepares(client, start_work
         """Says nothing until it is told to go on, nor when it is cancelled."""
 
         def submit(self, request, on_event):
-            handle = super().submit(request, lambda event: self.release.is_set() and on_event(event))
-            return handle
+            return super().submit(request, lambda event: self.release.is_set() and on_event(event))
 
     await start_work(Preparing())
     problem, late_s = await late_by(client)
