@@ -1,4 +1,4 @@
-"""What a quiet tenant notices of one that floods the service with pictures that are small files and slow to decode."""
+"""A quiet tenant beside one that floods the service with pictures that are slow to decode."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run(seconds: float, timeout_s: float, tell: Callable[[str], None]) -> list[F
     """Start the service with two tenants, flood it with each kind of picture for `seconds`, stop it."""
     asked = [(question.phrase, jpeg(question.image, 90)) for question in questions(PICTURES)]
     tell("the pictures")
-    kinds = costly_pictures()
+    kinds = costly_pictures(SIDE)
     with tempfile.TemporaryDirectory() as folder:
         settings = {"auth": "on", "data_dir": folder}
         keys = [make_key(tenant, settings) for tenant in ("flood", "quiet")]
@@ -68,7 +68,7 @@ def run(seconds: float, timeout_s: float, tell: Callable[[str], None]) -> list[F
             return asyncio.run(_measure(running, keys, asked, kinds, seconds, timeout_s, tell))
 
 
-def costly_pictures(side: int = SIDE) -> dict[str, bytes]:
+def costly_pictures(side: int) -> dict[str, bytes]:
     """One picture of each kind, square, of one colour."""
     flat = Image.new("RGB", (side, side), (200, 120, 40))
     options: dict[str, dict[str, object]] = {

@@ -160,7 +160,7 @@ class Client:
         self._numbers = count()
 
     async def closed(self, concurrency: int, seconds: float, pause_s: float = 0.0) -> Phase:
-        """`concurrency` callers who ask again as soon as they have an answer, `pause_s` after any other end."""
+        """`concurrency` callers who ask again once they have an answer, or `pause_s` after a failure."""
         began = time.perf_counter()
 
         async def go_on() -> list[Ended]:

@@ -17,8 +17,8 @@ UNIT_MS = 50.0
 """Work that has the price 1: about a photo of 1.5 megapixels, and more than most requests need."""
 COSTLY = 10
 """Pictures of this price or more are kept from taking all threads, and all memory, of a worker."""
-MAX_WORK_MS = 60_000.0
-"""More is refused: no picture of the sizes that are read takes so long unless it is made for it."""
+MAX_WORK_MS = 20_000.0
+"""More is refused: of the sizes that are read, only pictures made for it take so long."""
 PREPARE_MS = 16.0
 """Per megapixel: hashing the pixels, and scaling them to what the model sees."""
 SCAN_MS = 0.6
