@@ -160,7 +160,9 @@ def handed_over(fields: Mapping[bytes, bytes]) -> Delivery | None:
 
 
 def _outcome(answer: Completed | Failure) -> str:
-    return "completed" if isinstance(answer, Completed) else "failed"
+    if isinstance(answer, Completed):
+        return "completed"
+    return "expired" if answer.problem == "deadline-exceeded" else "failed"
 
 
 def _flat(held: Iterable[tuple[str, int]]) -> list[str | int]:

@@ -140,6 +140,8 @@ async def test_the_deadline_is_kept_while_an_image_waits(client, start_work, dec
         assert isinstance(await answer(ticket), Completed)
     assert b"waits" not in decoder.began
     assert await leftovers(redis, settings) == set()
+    counts = await redis.hgetall(f"pb1:{{{settings.namespace}}}:counts")
+    assert (counts[b"expired"], counts[b"completed"]) == (b"1", b"2")
 
 
 async def test_the_deadline_is_kept_while_an_image_is_decoded(client, start_work, decoder):
