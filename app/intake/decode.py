@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from app.intake.colours import to_srgb
+from app.intake.pixels import array_of
 from app.intake.sniff import check_size, damaged, open_checked
 from app.problems import ProblemError
 
@@ -53,7 +54,7 @@ def decode(data: bytes) -> Decoded:
         if opened.orientation in _TURN:
             rgb = rgb.transpose(_TURN[opened.orientation])
             notes.append(f"turned upright (EXIF orientation {opened.orientation})")
-        pixels = np.array(rgb)
+        pixels = array_of(rgb)
     except ProblemError:
         raise
     except Exception as error:  # decoders raise anything at all on damaged bytes
