@@ -23,6 +23,7 @@ def test_the_quiet_tenant_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     made = {"PNG": costly.costly_pictures(4096)["PNG"]}
     monkeypatch.setattr(costly, "costly_pictures", lambda side: made)
     monkeypatch.setattr(costly, "PICTURES", 20)
+    monkeypatch.setattr(costly, "FLOODERS", 3)
     told: list[str] = []
     (flood,) = costly.run(3, 60, told.append)
     assert told == ["the pictures", "a flood of PNG"]
