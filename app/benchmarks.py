@@ -199,6 +199,31 @@ def load(*, seconds: float = 60.0, factor: float = 2.0, timeout_s: float = 10.0,
 
 
 @bench.command
+def costly(*, seconds: float = 20.0, timeout_s: float = 60.0, json: Json = False) -> int:
+    """A tenant that floods the service with small files that are slow to decode; starts a service of its own.
+
+    Parameters
+    ----------
+    seconds
+        How long each flood lasts.
+    timeout_s
+        Deadline of every request.
+    """
+    _check({"--timeout-s": timeout_s}, {})
+    if seconds < 2:
+        raise ProblemError("invalid-request", "--seconds must be at least 2.")
+    from bench import costly as measuring
+    from bench import report
+
+    floods = measuring.run(seconds, timeout_s, report.progress())
+    if json:
+        print(json_text.dumps([flood.as_json() for flood in floods]))
+    else:
+        report.show_costly(floods)
+    return 0
+
+
+@bench.command
 def batch(*, images: int = 1500, json: Json = False) -> int:
     """A batch over a folder: its rate beside that of the engine alone, and how its memory grows.
 

@@ -110,6 +110,8 @@ class EngineFlags:
     batch_share
         Part of the rows that batch requests hold at most while there are interactive ones; a sixteenth by
         default.
+    decode_mb
+        Megabytes that images of one worker take while they are decoded and prepared, 1024 by default.
     dtype
         Of the weights: auto, float32, bfloat16 or float16.
     revision
@@ -122,6 +124,7 @@ class EngineFlags:
     max_batch: int | None = None
     kv_memory: str | None = None
     batch_share: float | None = None
+    decode_mb: int | None = None
     dtype: Dtype | None = None
     revision: str | None = None
     adapter: tuple[str, ...] = ()

@@ -67,6 +67,7 @@ class Inference:
                 task=task,
                 params=params,
                 image=picture.data,
+                cost=picture.cost,
                 timeout_s=timeout_s,
                 tenant=caller.tenant,
                 priority=priority,

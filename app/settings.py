@@ -53,6 +53,9 @@ class Settings:
     flood_share: float = 0.2
     """Part of a worker's rows that a tenant holds at most while others have requests, if more of its own are
     waiting than the worker can hold."""
+    decode_mb: int = 1024
+    """Megabytes that the images of one worker take while they are decoded and prepared, as estimated from
+    their headers. An image that needs more is decoded when no other large one is."""
     stall_s: float = 60.0
     """An engine that does nothing for so long although it has work counts as hung: its worker ends."""
 
@@ -240,6 +243,7 @@ _POSITIVE = (
     "max_batch",
     "batch_share",
     "flood_share",
+    "decode_mb",
     "stall_s",
     "queue_depth",
     "tenant_queue_depth",

@@ -118,7 +118,7 @@ async def _measure(
     before = max(1.0, (await flood.closed(BUSY, shorter)).answers_per_s)
     tell("the overload")
     memory: list[float] = []
-    watching = asyncio.create_task(_watch_memory(running, memory))
+    watching = asyncio.create_task(watch_memory(running, memory))
     overload = await flood.open(factor * before, seconds)
     watching.cancel()
     tell("the capacity again")
@@ -159,14 +159,16 @@ class Client:
         self._query = f"timeout_s={timeout_s}&object="
         self._numbers = count()
 
-    async def closed(self, concurrency: int, seconds: float) -> Phase:
-        """`concurrency` callers who ask again as soon as they have an answer."""
+    async def closed(self, concurrency: int, seconds: float, pause_s: float = 0.0) -> Phase:
+        """`concurrency` callers who ask again once they have an answer, or `pause_s` after a failure."""
         began = time.perf_counter()
 
         async def go_on() -> list[Ended]:
             ends = []
             while time.perf_counter() < began + seconds:
-                ends.append(await self._ask())
+                ends.append(await self.ask())
+                if ends[-1].fate != "answered":
+                    await asyncio.sleep(pause_s)
             return ends
 
         parts = await asyncio.gather(*(go_on() for _ in range(concurrency)))
@@ -178,13 +180,14 @@ class Client:
         asked = []
         for number in range(round(rate * seconds)):
             await asyncio.sleep(began + number / rate - time.perf_counter())
-            asked.append(asyncio.create_task(self._ask()))
+            asked.append(asyncio.create_task(self.ask()))
         return Phase(began, seconds, await asyncio.gather(*asked))
 
     def close(self) -> None:
         self._caller.close()
 
-    async def _ask(self) -> Ended:
+    async def ask(self) -> Ended:
+        """One request, the next in line."""
         phrase, image = self._asked[next(self._numbers) % len(self._asked)]
         target = f"/v1/detect?{self._query}{quote(phrase)}"
         begin = time.perf_counter()
@@ -206,7 +209,8 @@ def _fate(reply: Reply) -> Fate:
     return f"failed with {reply.status}"
 
 
-async def _watch_memory(running: Service, samples: list[float]) -> None:
+async def watch_memory(running: Service, samples: list[float]) -> None:
+    """Adds a sample every half second until it is cancelled."""
     while True:
         samples.append(running.memory_mb())
         await asyncio.sleep(0.5)

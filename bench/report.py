@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from bench.batch import BatchRun
+from bench.costly import Flood
 from bench.jobs import Beside
 from bench.load import Load
 from bench.overhead import Overhead
@@ -99,6 +100,26 @@ def show_load(load: Load) -> None:
         ["quiet tenant beside a flood, p95 ms", f"{load.quiet_beside_flood_ms:.0f}"],
     ]
     _print(f"{load.seconds:g} s of overload", ("", "measured"), rows)
+
+
+def show_costly(floods: list[Flood]) -> None:
+    columns = ("flood of", "kB", "one alone, ms", "quiet alone, p95 ms", "beside it", "may be", "memory, MB")
+    rows = [
+        [
+            flood.kind,
+            f"{flood.kilobytes:.0f}",
+            *(f"{ms:.0f}" for ms in (flood.one_ms, flood.alone_p95_ms, flood.beside_p95_ms, flood.bound_ms)),
+            f"{flood.memory_mb:.0f}",
+        ]
+        for flood in floods
+    ]
+    _print("A quiet tenant beside floods of pictures that are slow to decode", columns, rows)
+    for flood in floods:
+        told = [
+            ", ".join(f"{number} {fate}" for fate, number in ends.items())
+            for ends in (flood.quiet, flood.flood)
+        ]
+        print(f"{flood.kind}: quiet {told[0]}; flood {told[1]}")
 
 
 def show_batch(batch: BatchRun) -> None:

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ PIXELS_KEPT = 64 << 20
 """Bytes of preprocessed images: those whose KV is still cached, for small models."""
 PROMPT_TOKENS = 16
 """Of a usual phrase, for estimates."""
+NO_PIXELS = np.zeros((0, 0, 3), np.uint8)
 
 
 class Preparation:
@@ -60,6 +62,7 @@ class Preparation:
         except Exception as error:
             result = EngineError("internal", f"preparing the request failed: {error}")
         ask.prepared = time.monotonic()
+        ask.request = replace(ask.request, image=NO_PIXELS)  # or they would stay as long as the request
         ready(result)
 
     def _sequences(self, ask: Ask) -> list[Sequence]:

@@ -29,6 +29,7 @@ from app.admission.replies import ReplyReader
 from app.admission.scripts import Scripts
 from app.admission.sender import Sender
 from app.admission.tickets import Ticket
+from app.intake.cost import ORDINARY, Cost
 from app.settings import Settings
 
 __all__ = ["AdmissionClient", "Limits", "Ticket"]
@@ -126,6 +127,7 @@ class AdmissionClient:
         events: bool = True,
         traceparent: str = "",
         key_id: str = "",
+        cost: Cost = ORDINARY,
     ) -> Ticket:
         """Puts a request into the queue, once however often the same `request_id` is submitted.
 
@@ -136,6 +138,7 @@ class AdmissionClient:
             timeout_s: from now, by the clock of Redis.
             events: whether objects are told as they are found; if not, they come with the final answer.
             key_id: whose use it counts as, for that key and day.
+            cost: of decoding the image: it counts as that many ordinary requests.
 
         Raises:
             QueueFull, TenantQueueFull: with `retry_after_s`.
@@ -150,7 +153,7 @@ class AdmissionClient:
             *(len(params.phrases), round(timeout_s * 1000)),
             *(self._reply, traceparent, round(self._limits.result_ttl_s * 1000), "1" if events else ""),
             *(self._limits.depth, self._limits.tenant_depth, self._limits.bytes, self._limits.tenant_bytes),
-            key_id,
+            *(key_id, cost.price, cost.memory, "1" if cost.costly else ""),
         )
         try:
             self._accept(ticket, model, await self._sender.admit(image, before_image, after_image))

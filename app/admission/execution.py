@@ -1,4 +1,7 @@
-"""One request inside a worker: fetch, decode, run, tell, finish."""
+"""One request inside a worker: fetch, decode, run, tell, finish.
+
+It ends at its deadline, whatever its image or the engine still do.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import contextlib
 import time
 import zlib
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
@@ -15,6 +18,7 @@ import structlog
 
 from app.admission import spans
 from app.admission.connections import REDIS_ERRORS
+from app.admission.decoding import Decoding
 from app.admission.messages import Event, Failure, Terminal
 from app.admission.translate import Transcript, failure
 from app.admission.worker_queue import Delivery, WorkerQueue
@@ -31,6 +35,12 @@ T = TypeVar("T")
 
 PATIENCE_S = 5.0
 """Redis may be away this long beyond the deadline before an answer is given up."""
+
+
+ENGINE_GRACE_S = 0.15
+"""The engine ends a request at its deadline itself, unless it is still preparing the image."""
+LOST = "The queue lost the image; send the request again."
+LATE = "The request was not answered in time."
 
 
 class EngineDied(Exception):
@@ -70,10 +80,7 @@ class Tools:
 
     queue: WorkerQueue
     engine: EngineLike
-    decode: Callable[[bytes], Any]
-    """app.intake.decode.decode"""
-    pool: Executor
-    """Runs `decode`."""
+    decoding: Decoding
 
 
 class Execution:
@@ -86,18 +93,34 @@ class Execution:
         self.delivery = delivery
         self._tools = tools
         self._handle: Handle | None = None
+        self._intake: asyncio.Timeout | None = None
+        """Open from the first to the last moment of fetching and decoding."""
         self._stopped = False
+        self._heard = False
+        """The engine has found something or has ended it."""
+        self._left = False
+        """The engine may still use the image."""
+
+    @property
+    def held(self) -> int:
+        """What this takes of the worker, in rows."""
+        return self.delivery.share if self._handle is None else self.delivery.rows
 
     def cancel(self) -> None:
-        """Stops the work; nothing more is told. The execution ends when the engine says so."""
+        """Stops the work; nothing more is told. In the engine it ends when the engine says so."""
         self._stopped = True
         if self._handle is not None:
             self._handle.cancel()
+        elif self._intake is not None:
+            with contextlib.suppress(RuntimeError):  # it is over already
+                self._intake.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
         """Ends after the final answer is in Redis, or at once when somebody else's is."""
         with spans.answering(self.delivery) as span:
             answer = await self._terminal()
+            if not self._left:
+                self._tools.decoding.done_with(self.delivery)
             if answer is not None:
                 spans.concluded(span, answer)
                 await self._patiently(lambda: self._tools.queue.finish(self.delivery, answer))
@@ -121,29 +144,62 @@ class Execution:
         began = time.monotonic()
         loop = asyncio.get_running_loop()
         with spans.part("intake"):
-            data = await self._patiently(lambda: self._tools.queue.image(self.delivery))
-            if data is None:
-                lost = "The queue lost the image; send the request again."
-                return Failure(problem="unavailable", detail=lost)
-            decoded = await loop.run_in_executor(self._tools.pool, self._tools.decode, data)
+            decoded = await self._decoded()
         intake_ms = (time.monotonic() - began) * 1000
-        if self._stopped:
+        if decoded is None or self._stopped:
             return None
         transcript = Transcript(self.delivery)
-        with spans.part("engine"):
-            finished = await self._follow(self._submit(decoded.image, loop), transcript)
-        if finished is None:
-            return None
         info = self._tools.engine.model_info
         notes = [*decoded.notes, *info.notes_on(self.delivery.task)]
         size = decoded.width, decoded.height
+        with spans.part("engine"):
+            arrived = self._submit(decoded.image, loop)
+            del decoded  # the engine drops the pixels as soon as it can
+            finished = await self._in_time(arrived, transcript)
+        if finished is None:
+            return None
         return transcript.completed(info.name, *size, notes, intake_ms, finished.metrics)
+
+    async def _decoded(self) -> Any:
+        """What `decode` returns; None when the request was cancelled. Raises ProblemError."""
+        queue, delivery = self._tools.queue, self.delivery
+        left_s = max(0.0, delivery.deadline - time.monotonic())
+        try:
+            async with asyncio.timeout(left_s) as self._intake:
+                decoded = None
+                if not self._stopped:
+                    fetch = lambda: self._patiently(lambda: queue.image(delivery))  # noqa: E731
+                    decoded = await self._tools.decoding.decode(delivery, fetch)
+        except TimeoutError:
+            if not self._stopped:
+                raise ProblemError("deadline-exceeded", LATE) from None
+            return None
+        if decoded is None and not self._stopped:
+            raise ProblemError("unavailable", LOST)
+        return decoded
+
+    async def _in_time(self, arrived: asyncio.Queue[EngineEvent], transcript: Transcript) -> Finished | None:
+        """As `_follow`, and ends when the engine has not said a word by the deadline."""
+        left_s = self.delivery.deadline + ENGINE_GRACE_S - time.monotonic()
+        timer = asyncio.get_running_loop().call_later(left_s, self._leave_engine, arrived)
+        try:
+            return await self._follow(arrived, transcript)
+        finally:
+            timer.cancel()
+
+    def _leave_engine(self, arrived: asyncio.Queue[EngineEvent]) -> None:
+        if self._heard or not arrived.empty() or self._handle is None:
+            return
+        self._left = True
+        self._handle.cancel()
+        arrived.put_nowait(Failed(EngineError("deadline-exceeded", LATE)))
 
     async def _follow(self, arrived: asyncio.Queue[EngineEvent], transcript: Transcript) -> Finished | None:
         """Until the engine's last event; None when nobody waits for it. Raises EngineError."""
         seq = 0
         while True:
             batch, last = await _next_batch(arrived)
+            self._heard = True
             told = [_message(event, transcript) for event in batch]
             if told and last is None and self.delivery.events and not self._stopped:
                 if await self._patiently(lambda: self._tools.queue.emit(self.delivery, seq, told)):  # noqa: B023

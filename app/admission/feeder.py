@@ -14,7 +14,6 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 import structlog
 
 from app.admission.connections import BLOCK_S, REDIS_ERRORS, consumer, producer
+from app.admission.decoding import Decoding
 from app.admission.execution import EngineDied, EngineLike, Execution, Tools
 from app.admission.messages import EngineCounts, WorkerInfo
 from app.admission.registry import BEAT_S
@@ -36,7 +36,6 @@ POLL_S = 0.5
 """A missed wake-up costs at most this."""
 LINGER_S = 1.0
 """A caller who asks again and again is never quite gone: for so long batch requests keep to their share."""
-DECODE_THREADS = min(4, os.cpu_count() or 1)
 
 
 class Feeder:
@@ -59,8 +58,10 @@ class Feeder:
         self._redis = producer(settings.redis_url)
         self._listening = consumer(settings.redis_url)
         self._queue = WorkerQueue(self._redis, settings.namespace, self.id, self._info.name)
-        self._pool = ThreadPoolExecutor(DECODE_THREADS, thread_name_prefix="intake")
-        self._tools = Tools(self._queue, engine, decode, self._pool)
+        self._stirred = asyncio.Event()
+        memory = settings.decode_mb * 1_000_000
+        self._decoding = Decoding(decode, memory, self._room.costly, self._stirred.set)
+        self._tools = Tools(self._queue, engine, self._decoding)
         self._running: dict[tuple[str, int], tuple[Execution, asyncio.Task[None]]] = {}
         self._alone = False
         """The one request in flight was lost by another worker; nothing may run beside it."""
@@ -72,7 +73,6 @@ class Feeder:
         """Requests may be waiting in Redis."""
         self._idle = False
         """Redis hands us the next request, as far as we know."""
-        self._stirred = asyncio.Event()
         self._interactive_at = float("-inf")
         """When the last interactive request ended."""
         self._broken: BaseException | None = None
@@ -107,7 +107,7 @@ class Feeder:
         finally:
             for _, task in self._running.values():
                 task.cancel()
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._decoding.close()
             await self._listening.aclose()
             await self._redis.aclose()
 
@@ -139,10 +139,10 @@ class Feeder:
             return False
         self._more = False  # before the command: what wakes us while it runs may be too late for it
         held = Counter[str]()
-        for delivery in self._deliveries():
-            held[delivery.tenant] += delivery.rows
-        flood = self._room.capacity, self._room.flood_rows
-        deliveries, more = await self._queue.take(rows, batch_rows, *flood, held)
+        for execution, _ in self._running.values():
+            held[execution.delivery.tenant] += execution.held
+        flood, costly = (self._room.capacity, self._room.flood_rows), self._decoding.costly_room
+        deliveries, more = await self._queue.take(rows, batch_rows, *flood, held, costly)
         for delivery in deliveries:
             self._start(delivery)
         self._more = self._more or more
@@ -206,10 +206,12 @@ class Feeder:
         """An engine that hangs, or an image whose decoding does, ends this worker."""
         try:
             await self._watchdog.look()
-            late = time.monotonic() - self._settings.stall_s
+            now = time.monotonic()
             for delivery in self._deliveries():
-                if delivery.deadline < late:
+                if delivery.deadline < now - self._settings.stall_s:
                     raise EngineDied(f"request {delivery.id} goes on and on after its deadline")
+            if self._decoding.late(now) > self._settings.stall_s:
+                raise EngineDied("the decoding of an image goes on and on after its deadline")
         except EngineDied as error:
             self._broken = self._broken or error
             self._stirred.set()

@@ -24,6 +24,8 @@ class Room:
         self.capacity = max_batch + max(2, max_batch // 4)
         """Phrases: those in the batch and a few that are being decoded for it."""
         self.flood_rows = max(1, int(flood_share * max_batch))
+        self.costly = max(2, self.capacity // 4)
+        """Requests at a time whose pictures are costly and not prepared yet."""
         self._batch_rows = max(1, int(batch_share * max_batch))
         self._pages_for = pages_for
         self._usual_pages = pages_for(SpatialParams(phrases=[]).max_objects)

@@ -14,6 +14,7 @@ import structlog
 import uvloop
 
 from app import logs, tracing
+from app.admission.decoding import DECODE_THREADS
 from app.admission.execution import EngineDied, EngineLike
 from app.admission.feeder import Feeder
 from app.jobs.opening import check_stores, jobs_beside
@@ -45,7 +46,8 @@ def run_worker(settings: Settings) -> int:
     from engine.errors import EngineError
 
     def load() -> EngineLike:
-        return Engine.load(settings.model, **settings.engine_options)
+        # As many as decode, so that a costly picture does not take the last of these threads either.
+        return Engine.load(settings.model, prepare_threads=DECODE_THREADS, **settings.engine_options)
 
     check_stores(settings)
     try:

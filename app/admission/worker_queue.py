@@ -23,7 +23,9 @@ from app.admission.messages import (
 )
 from app.admission.registry import LEASE_S
 from app.admission.scripts import Scripts
+from app.intake.cost import COSTLY, ORDINARY, Cost
 
+ALL = 1_000_000
 LEASE_MS = round(LEASE_S * 1000)
 _TEXTS = (b"tenant", b"task", b"priority", b"events", b"params", b"image", b"traceparent")
 
@@ -46,11 +48,18 @@ class Delivery:
     queue_ms: float
     deadline: float
     """time.monotonic() seconds."""
+    cost: Cost = ORDINARY
+    """Of decoding its image; an ordinary one's where the API process is of a version that tells none."""
 
     @property
     def rows(self) -> int:
         """What it takes of the engine: one row per phrase."""
         return len(self.params.phrases)
+
+    @property
+    def share(self) -> int:
+        """What it takes of the worker until its image is decoded, in rows."""
+        return self.rows + self.cost.price - 1
 
     @property
     def key(self) -> tuple[str, int]:
@@ -70,7 +79,13 @@ class WorkerQueue:
         self.wake = f"{self._scripts.prefix}wake:{model}"
 
     async def take(
-        self, rows: int, batch_rows: int, flood: int, flood_rows: int, held: Mapping[str, int]
+        self,
+        rows: int,
+        batch_rows: int,
+        flood: int,
+        flood_rows: int,
+        held: Mapping[str, int],
+        costly: int = ALL,
     ) -> tuple[list[Delivery], bool]:
         """Requests that cost about so many phrases, the last one may go beyond; and whether more are waiting.
 
@@ -80,11 +95,13 @@ class WorkerQueue:
         Args:
             rows: for interactive requests.
             batch_rows: for batch requests, which are given only when no interactive one is.
-            flood: a tenant floods of whose requests more than these are waiting.
+            flood: a tenant floods of whose requests more than these, by price, are waiting.
             flood_rows: what it may hold while others have requests.
-            held: phrases that this worker has, by tenant.
+            held: what this worker has, by tenant: the sum of `Delivery.share`.
+            costly: how many requests with costly pictures may be among them.
         """
-        arguments = (rows, batch_rows, ENTRY_VERSION, flood, flood_rows, *_flat(held.items()))
+        limits = flood, flood_rows, costly, COSTLY
+        arguments = (rows, batch_rows, ENTRY_VERSION, *limits, *_flat(held.items()))
         now, more, *taken = await self._scripts.run("take", self._worker, self._model, *arguments)
         return _deliveries([now, *taken]), bool(more)
 
@@ -138,11 +155,14 @@ def handed_over(fields: Mapping[bytes, bytes]) -> Delivery | None:
         return None
     numbers = [int(fields[name]) for name in (b"attempt", b"admitted_ms", b"deadline_ms")]
     texts = [fields[name] for name in _TEXTS]
-    return _delivery([fields[b"id"], *numbers, *texts], numbers[1], time.monotonic())
+    cost = int(fields.get(b"price", 1)), int(fields.get(b"memory", 0))
+    return _delivery([fields[b"id"], *numbers, *texts, *cost], numbers[1], time.monotonic())
 
 
 def _outcome(answer: Completed | Failure) -> str:
-    return "completed" if isinstance(answer, Completed) else "failed"
+    if isinstance(answer, Completed):
+        return "completed"
+    return "expired" if answer.problem == "deadline-exceeded" else "failed"
 
 
 def _flat(held: Iterable[tuple[str, int]]) -> list[str | int]:
@@ -155,9 +175,8 @@ def _deliveries(answer: list[Any]) -> list[Delivery]:
 
 
 def _delivery(parts: list[Any], now_ms: int, now: float) -> Delivery:
-    name, attempt, admitted_ms, deadline_ms, tenant, task, priority, events, params, image, traceparent = (
-        parts
-    )
+    name, attempt, admitted_ms, deadline_ms, *rest = parts
+    tenant, task, priority, events, params, image, traceparent, price, memory = rest
     return Delivery(
         id=name.decode(),
         attempt=attempt,
@@ -170,4 +189,5 @@ def _delivery(parts: list[Any], now_ms: int, now: float) -> Delivery:
         traceparent=traceparent.decode(),
         queue_ms=float(max(now_ms - admitted_ms, 0)),
         deadline=now + (deadline_ms - now_ms) / 1000,
+        cost=Cost(price, memory),
     )

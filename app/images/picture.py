@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.admission.images import ImageRef
+from app.intake.cost import ORDINARY, Cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,8 @@ class Picture:
     height: int
     id: str | None = None
     """Where it was uploaded before."""
+    cost: Cost = ORDINARY
+    """What decoding it will take of a worker."""
 
     @property
     def size(self) -> int:

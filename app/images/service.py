@@ -62,7 +62,7 @@ class ImageService:
         until = asyncio.get_running_loop().time() + timeout_s
         sent = await self.picture(source, caller.tenant, timeout_s)
         assert isinstance(sent.data, bytes)
-        kept = await self._store.keep(caller.tenant, sent.data, sent.width, sent.height)
+        kept = await self._store.keep(caller.tenant, sent.data, sent.width, sent.height, sent.cost)
         assert kept.id is not None
         try:
             left_s = max(until - asyncio.get_running_loop().time(), 0.001)
@@ -89,4 +89,4 @@ def _picture(source: Inline) -> Picture:
     except ProblemError as problem:
         problem.field = source.field
         raise
-    return Picture(source.data, header.width, header.height)
+    return Picture(source.data, header.width, header.height, cost=header.cost)

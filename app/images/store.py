@@ -19,6 +19,7 @@ from app.admission.errors import QueueFull, TenantQueueFull, Unavailable
 from app.admission.images import ImageRef
 from app.admission.scripts import prefix
 from app.images.picture import Picture
+from app.intake.cost import ORDINARY, Cost, unknown_cost
 from app.problems import ProblemError
 
 SWEEP_S = 5.0
@@ -49,11 +50,12 @@ class ImageStore:
             for name in ("drop", "keep", "sweep", "use")
         }
 
-    async def keep(self, tenant: str, data: bytes, width: int, height: int) -> Picture:
+    async def keep(self, tenant: str, data: bytes, width: int, height: int, cost: Cost = ORDINARY) -> Picture:
         """Keep an image under a new id that nobody can guess.
 
         Args:
             width, height: of the upright image, in pixels.
+            cost: of decoding it.
 
         Raises:
             TenantQueueFull, QueueFull: there is no room for it.
@@ -62,7 +64,7 @@ class ImageStore:
         room = self._room
         kind, *seconds = await self._run(
             *("keep", tenant, image_id, sha, len(data), width, height, round(room.ttl_s * 1000)),
-            *(room.bytes, room.tenant_bytes, data),
+            *(room.bytes, room.tenant_bytes, data, cost.price, cost.memory),
         )
         if kind == b"tenant-queue-full":
             detail = f"Your uploaded images may have {room.tenant_bytes} bytes in all; delete some, or wait."
@@ -71,7 +73,7 @@ class ImageStore:
             raise QueueFull(
                 "There is no room for more uploaded images; wait.", retry_after_s=float(seconds[0])
             )
-        return self._picture(tenant, image_id, sha, len(data), width, height)
+        return self._picture(tenant, image_id, sha, len(data), width, height, cost)
 
     async def use(self, tenant: str, image_id: str) -> Picture:
         """The image, kept for another while.
@@ -82,8 +84,10 @@ class ImageStore:
         found = await self._run("use", tenant, image_id, round(self._room.ttl_s * 1000))
         if not found:
             raise unknown_image()
-        sha, size, width, height = found
-        return self._picture(tenant, image_id, sha.decode(), size, width, height)
+        sha, size, width, height, price, memory = found
+        # handles of versions without prices have none
+        cost = Cost(price, memory) if price else unknown_cost(width, height, size)
+        return self._picture(tenant, image_id, sha.decode(), size, width, height, cost)
 
     async def drop(self, tenant: str, image_id: str) -> None:
         """Forget the image; requests about it that are under way still end well.
@@ -110,7 +114,9 @@ class ImageStore:
             except Exception:
                 log.exception("uploaded images are not swept")
 
-    def _picture(self, tenant: str, image_id: str, sha: str, size: int, width: int, height: int) -> Picture:
+    def _picture(
+        self, tenant: str, image_id: str, sha: str, size: int, width: int, height: int, cost: Cost
+    ) -> Picture:
         async def load() -> bytes:
             try:
                 data: Any = await self._redis.get(f"{self._prefix}image:{tenant}:{sha}")
@@ -120,7 +126,7 @@ class ImageStore:
                 raise unknown_image()
             return bytes(data)
 
-        return Picture(ImageRef(sha, size, load), width, height, image_id)
+        return Picture(ImageRef(sha, size, load), width, height, image_id, cost)
 
     async def _run(self, name: str, *arguments: Any) -> Any:
         try:

@@ -12,6 +12,7 @@ from app.intake import bmp, levels, tiff
 from app.intake.colours import to_srgb
 from app.intake.filler import load_whole
 from app.intake.keyed import with_exact_key
+from app.intake.pixels import array_of
 from app.intake.sniff import Opened, check_size, open_checked, open_image, unreadable
 from app.problems import ProblemError
 
@@ -56,7 +57,7 @@ def decode(data: bytes) -> Decoded:
             notes.append(f"turned upright (EXIF orientation {opened.orientation})")
         elif opened.turned is not None:
             notes.append(opened.turned)
-        pixels = np.array(rgb)
+        pixels = array_of(rgb)
     except ProblemError:
         raise
     except Exception as error:  # decoders raise anything at all on damaged bytes

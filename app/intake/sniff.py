@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pillow_heif
 from PIL import (  # plugins are imported here because `Image.open` loads them lazily and unlocked
@@ -21,6 +22,7 @@ from PIL import (  # plugins are imported here because `Image.open` loads them l
 
 from app.intake import bmp, tiff
 from app.intake.containers import stream, tidy
+from app.intake.cost import ORDINARY, Cost, cost_of, cost_of_wide, takes_too_long
 from app.intake.directories import leave_out_long_exif
 from app.intake.formats import format_of
 from app.intake.kinds import unread_kind
@@ -46,9 +48,10 @@ class Header:
     format: str
     width: int
     height: int
+    cost: Cost = ORDINARY
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Opened:
     """An image that passed the limits and is not decoded yet.
 
@@ -73,7 +76,12 @@ class Opened:
         width, height = self.image.size
         if self.orientation in SWAPPING_ORIENTATIONS:
             width, height = height, width
-        return Header(self.format, width, height)
+        return Header(self.format, width, height, self.cost)
+
+    @cached_property
+    def cost(self) -> Cost:
+        """Of decoding and preparing it."""
+        return _cost(self)
 
 
 def check(data: bytes) -> Header:
@@ -100,6 +108,7 @@ def open_checked(data: bytes) -> Opened:
         raise unreadable(name, tidied.data, error) from error
     check_size(*opened.image.size)
     opened.notes.extend(tidied.notes)
+    _check_cost(opened)
     return opened
 
 
@@ -173,3 +182,24 @@ def check_size(width: int, height: int) -> None:
             f"The image has {width} x {height} pixels; it needs at least {MIN_SIDE} on each side.",
             field="image",
         )
+
+
+def _check_cost(opened: Opened) -> None:
+    """Raises ProblemError for an image that is made to take long."""
+    if takes_too_long(opened.cost):
+        width, height = opened.image.size
+        raise ProblemError(
+            "image-too-large",
+            f"Decoding this {opened.format} would take too long: it is made of far more parts or scans than "
+            f"its {width} x {height} pixels need.",
+            field="image",
+        )
+
+
+def _cost(opened: Opened) -> Cost:
+    image, data = opened.image, opened.data
+    if isinstance(image, tiff.Tags):
+        return cost_of_wide(image.size, image.decoded_bytes, image.part_bytes(len(data)), len(data))
+    if isinstance(image, bmp.Fields):
+        return cost_of_wide(image.size, len(data), [], len(data))
+    return cost_of(image, opened.format, data)

@@ -71,6 +71,15 @@ class Tags:
         return self.page.imagewidth, self.page.imagelength
 
     @property
+    def decoded_bytes(self) -> int:
+        """Of all its samples."""
+        return self.page.nbytes
+
+    def part_bytes(self, most: int) -> list[int]:
+        """Compressed bytes of each strip or tile, no more than `most`: the header may claim anything."""
+        return [min(count, most) for count in self.page.databytecounts]
+
+    @property
     def profile(self) -> bytes | None:
         value = self.page.tags.valueof(_PROFILE)
         return value if isinstance(value, bytes) else None

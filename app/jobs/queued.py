@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from app.admission.client import AdmissionClient
 from app.admission.errors import QueueFull, TenantQueueFull, Unavailable, UnknownModel
 from app.admission.messages import Failure, SpatialParams
+from app.intake.cost import ORDINARY, Cost
+from app.intake.sniff import check
 from app.jobs.errors import StoreAway
 from app.jobs.records import JobSpec, Result
 from app.problems import ProblemError
@@ -64,6 +66,7 @@ class QueueAnswerer:
             task=spec.task,
             params=params,
             image=data,
+            cost=await asyncio.to_thread(_cost, data),
             timeout_s=TIMEOUT_S,
             tenant=self.tenant,
             priority="batch",
@@ -79,3 +82,11 @@ class QueueAnswerer:
             raise ProblemError(outcome.problem, outcome.detail, retry_after_s=outcome.retry_after_s)
         answer = build_answer(spec.task, outcome, request_id="", phrases=phrases, units="normalized")
         return Result.of(key, answer)
+
+
+def _cost(data: bytes) -> Cost:
+    """What the header says; a worker words what is wrong with one that cannot be read."""
+    try:
+        return check(data).cost
+    except ProblemError:
+        return ORDINARY

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from app.admission.client import AdmissionClient, Limits
 from app.admission.connections import producer
 from app.settings import Settings
-from tests.admission.fakes import FakeEngine, Server, Work, pings, until
+from tests.admission.fakes import FakeEngine, Server, Work, fake_decode, pings, until
 
 
 @pytest.fixture(scope="session")
@@ -51,8 +51,10 @@ async def start_work(settings: Settings) -> AsyncIterator[Callable[..., Awaitabl
     """Starts a feeder and waits until it is registered."""
     started: list[Work] = []
 
-    async def start(engine: FakeEngine | None = None, **changes: Any) -> Work:
-        work = Work(replace(settings, **changes), engine or FakeEngine())
+    async def start(
+        engine: FakeEngine | None = None, decode: Callable[[bytes], Any] = fake_decode, **changes: Any
+    ) -> Work:
+        work = Work(replace(settings, **changes), engine or FakeEngine(), decode)
         started.append(work)
         probe = producer(work.feeder._settings.redis_url or "")
         key = f"pb1:{{{settings.namespace}}}:worker:{work.feeder.id}"

@@ -182,9 +182,11 @@ def fake_decode(data: bytes) -> Any:
 class Work:
     """A feeder in this process, and how to end it well or badly."""
 
-    def __init__(self, settings: Settings, engine: FakeEngine) -> None:
+    def __init__(
+        self, settings: Settings, engine: FakeEngine, decode: Callable[[bytes], Any] = fake_decode
+    ) -> None:
         self.engine = engine
-        self.feeder = Feeder(settings, engine, fake_decode)
+        self.feeder = Feeder(settings, engine, decode)
         self.stop = asyncio.Event()
         self.task = asyncio.create_task(self.feeder.run(self.stop))
 

@@ -50,8 +50,7 @@ async def test_an_image_whose_decoding_never_ends_ends_its_worker(client, start_
         stuck.wait(PATIENCE_S)
         return fake_decode(data)
 
-    work = await start_work(stall_s=0.3)
-    work.feeder._tools = type(work.feeder._tools)(work.feeder._queue, work.engine, decode, work.feeder._pool)
+    work = await start_work(stall_s=0.3, decode=decode)
     ticket = await ask(client, "cat", timeout_s=0.2)
     assert (await answer(ticket)).problem == "deadline-exceeded"
     await ends(work, "after its deadline")

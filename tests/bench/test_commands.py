@@ -44,6 +44,8 @@ def test_pipeline_as_in_the_manual(capsys: pytest.CaptureFixture[str]) -> None:
         ("overhead --requests 0", "--requests"),
         ("load --seconds 0", "--seconds"),
         ("load --factor -1", "--factor"),
+        ("costly --seconds 1", "--seconds"),
+        ("costly --timeout-s 0", "--timeout-s"),
         ("batch --images 2", "--images"),
         ("jobs --callers 0", "--callers"),
         ("jobs --seconds 0", "--seconds"),

@@ -113,5 +113,5 @@ def test_adapters_can_be_recorded(tmp_path: Path) -> None:
 
 
 def assert_recorded(device: RecordableCpu) -> None:
-    assert {key[0] for key in device.first if isinstance(key, tuple)} == {"forward", "sample"}
+    assert {key[0] for key in device.first if isinstance(key, tuple)} == {"forward", "reset", "sample"}
     assert device.again > 0

@@ -137,6 +137,24 @@ def test_a_request_that_is_over_leaves_its_image(engine: Engine) -> None:
     until(collected, "the image is let go")
 
 
+def test_an_image_is_let_go_once_it_is_prepared(engine: Engine) -> None:
+    """Though its request goes on: what the engine keeps of it is small."""
+    image = picture(98)
+    gone = weakref.ref(image)
+    seen: list[bool] = []
+
+    def at_the_first_event(event: object) -> None:
+        if not seen:
+            gc.collect()
+            seen.append(gone() is None)
+
+    request = Request("point", image, ("star", "red circle"), max_objects=2)
+    listener, _ = submit(engine, request, at_the_first_event)
+    del image, request
+    assert listener.error is None
+    assert seen == [True]
+
+
 def test_what_the_api_imports_is_light() -> None:
     modules = ["engine", "engine.request", "engine.events", "engine.errors", "engine.answer"]
     modules += [m.name for m in pkgutil.walk_packages(grammars.__path__, "grammars.")]

@@ -14,6 +14,7 @@ from app.admission.errors import QueueFull, TenantQueueFull
 from app.admission.images import ImageRef
 from app.images.picture import Picture
 from app.images.store import ImageStore, Room
+from app.intake.cost import Cost
 from app.problems import ProblemError
 from app.settings import Settings
 from tests.admission.fakes import Work, announce, answer, ask, until
@@ -49,6 +50,17 @@ async def test_what_is_kept_is_found_again(redis: Redis, settings: Settings) -> 
     found = await store.use("us", image_id)
     assert (found.id, found.width, found.height, found.size) == (image_id, 40, 100, 8)
     assert await load(found) == b"an image"
+
+
+async def test_what_decoding_costs_is_kept_with_it(redis: Redis, settings: Settings) -> None:
+    store = store_of(redis, settings)
+    picture = await store.keep("us", b"an image", 4000, 3000, Cost(12, 345_000_000))
+    assert picture.id is not None
+    assert (await store.use("us", picture.id)).cost == picture.cost == Cost(12, 345_000_000)
+    await redis.hdel(f"pb1:{{{settings.namespace}}}:handle:us:{picture.id}", "price", "memory")
+    unknown = (await store.use("us", picture.id)).cost
+    assert unknown.price > 12, "as if it were of the dearest kind"
+    assert unknown.memory > 300_000_000
 
 
 async def test_a_foreign_id_is_the_same_as_an_unknown_one(redis: Redis, settings: Settings) -> None:

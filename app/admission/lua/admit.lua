@@ -1,5 +1,6 @@
 -- ARGV: v id model priority tenant task params image size cost timeout_ms reply traceparent result_ttl
---       events max_depth max_tenant_depth max_bytes max_tenant_bytes key [the key where the bytes are]
+--       events max_depth max_tenant_depth max_bytes max_tenant_bytes key price memory costly
+--       [the key where the bytes are]
 -- Returns {'admitted'}, {'open'} or {'answered', answer} for an id that is known already,
 -- {'need-image'}, {'unknown-model'}, {'no-worker'}, {'tenant-queue-full' | 'queue-full', seconds}.
 local v, id, model, priority, tenant, task, params, sha = unpack(ARGV, 1, 8)
@@ -8,7 +9,8 @@ local reply, traceparent, result_ttl = unpack(ARGV, 12, 14)
 local events = ARGV[15]
 local limits = {depth = tonumber(ARGV[16]), tenant_depth = tonumber(ARGV[17]),
                 bytes = tonumber(ARGV[18]), tenant_bytes = tonumber(ARGV[19])}
-local key, staged = ARGV[20], ARGV[21]
+local key, price, memory, costly = ARGV[20], tonumber(ARGV[21]), ARGV[22], ARGV[23] == '1'
+local staged = ARGV[24]
 local BEATING_MS = 1500 -- a worker is published for 3 s by each beat: this one may be three beats late
 local TIMEOUT_SHARE = 0.7 -- of its time a request may be expected to wait; the rest is for the work
 local now = now_ms()
@@ -39,20 +41,24 @@ sweep(now)
 local image = P .. 'image:' .. tenant .. ':' .. sha
 local stored = redis.call('EXISTS', image) == 1
 local extra = redis.call('HEXISTS', P .. 'refs', tenant .. ':' .. sha) == 1 and 0 or size
-local open = redis.call('HMGET', P .. 'open', 'depth', 'bytes', 'depth:' .. tenant, 'bytes:' .. tenant)
-for i = 1, 4 do
+local open = redis.call('HMGET', P .. 'open', 'depth', 'bytes', 'depth:' .. tenant, 'bytes:' .. tenant,
+                        'price', 'price:' .. tenant)
+for i = 1, 6 do
   open[i] = tonumber(open[i] or 0)
 end
+-- A request counts with its price where there are others.
+local depth = open[1] > 0 and math.max(open[1], open[5]) or 0
+local tenant_depth = open[3] > 0 and math.max(open[3], open[6]) or 0
 local function full(kind, ms)
   count(kind)
   return without_bytes(kind, math.min(math.max(math.ceil((ms or 5000) / 1000), 1), 60))
 end
 local tenants = redis.call('LLEN', ring_key(model, priority))
-if open[3] >= limits.tenant_depth or open[4] + extra > limits.tenant_bytes then
-  return full('tenant-queue-full', time_for(rate_key(model), open[3] * math.max(tenants, 1)))
+if tenant_depth >= limits.tenant_depth or open[4] + extra > limits.tenant_bytes then
+  return full('tenant-queue-full', time_for(rate_key(model), tenant_depth * math.max(tenants, 1)))
 end
-if open[1] >= limits.depth or open[2] + extra > limits.bytes then
-  return full('queue-full', time_for(rate_key(model), open[1]))
+if depth >= limits.depth or open[2] + extra > limits.bytes then
+  return full('queue-full', time_for(rate_key(model), depth))
 end
 
 -- Whoever cannot be answered in time hears so at once. Tenants take turns, so a quiet one waits for few; one that
@@ -60,10 +66,12 @@ end
 local lane = lane_key(model, priority, tenant)
 local before_it, own_rate = waiting_in(lane), rate_key(model, priority, tenant)
 local open_in_lane = redis.call('XLEN', lane)
-local waiting, turns = queued(model, priority), open_in_lane * tenants
-local before = priority == 'batch' and queued(model, 'interactive') or 0
+local waiting = backlog(model, priority, nil, queued(model, priority))
+local own_backlog = backlog(model, priority, tenant, before_it)
+local turns = (open_in_lane - before_it + own_backlog) * tenants
+local before = priority == 'batch' and backlog(model, 'interactive', nil, queued(model, 'interactive')) or 0
 local wait = time_for(rate_key(model), before + math.min(waiting, turns)) or 0
-local own_wait = time_for(own_rate, before_it) or 0
+local own_wait = time_for(own_rate, own_backlog) or 0
 local own = tenants > 1 and (turns < waiting or own_wait > wait)
 wait = math.max(wait, own_wait)
 if wait > timeout_ms * TIMEOUT_SHARE then
@@ -88,7 +96,8 @@ if extra > 0 then
   redis.call('HSET', P .. 'counted', tenant .. ':' .. sha, int(extra))
 end
 
--- The worker that waits for a request and has the most room for one like this, if any does.
+-- The worker that waits for a request and has the most room for one like this, if any does. A costly picture is
+-- for the workers to take, since they know how many they have.
 local function idle_worker()
   while true do
     local worker = redis.call('ZRANGE', idle_key(v, model, priority), 0, 0, 'REV')[1]
@@ -102,7 +111,7 @@ local function idle_worker()
 end
 
 local any_waiting = any_queued(model)
-local worker = not any_waiting and before_it == 0 and idle_worker()
+local worker = not costly and not any_waiting and before_it == 0 and idle_worker()
 if not worker then
   if not any_waiting then
     begin_measure(rate_key(model), now)
@@ -110,7 +119,7 @@ if not worker then
   if before_it == 0 and open_in_lane > 0 then
     begin_measure(own_rate, now)
   end
-  add_queued(model, priority, 1)
+  add_queued(model, priority, tenant, price, 1)
 end
 if redis.call('EXISTS', lane) == 0 then
   redis.call('XGROUP', 'CREATE', lane, GROUP, '0', 'MKSTREAM')
@@ -119,18 +128,18 @@ end
 local deadline = now + timeout_ms
 local entry = redis.call('XADD', lane, '*', 'v', v, 'id', id, 'tenant', tenant, 'model', model, 'task', task,
                          'params', params, 'image', sha, 'deadline_ms', int(deadline), 'traceparent', traceparent,
-                         'events', events)
+                         'events', events, 'price', int(price), 'memory', memory)
 redis.call('HSET', P .. 'req:' .. id, 'model', model, 'priority', priority, 'tenant', tenant, 'lane', lane,
            'entry', entry, 'image', sha, 'cost', cost, 'reply', reply,
            'state', worker and 'taken' or 'queued', 'attempt', worker and 1 or 0, 'worker', worker or '',
-           'result_ttl', result_ttl, 'key', key)
+           'result_ttl', result_ttl, 'key', key, 'price', int(price))
 redis.call('ZADD', P .. 'deadlines', int(deadline), id)
-add_open(tenant, 1, extra)
+add_open(tenant, 1, extra, price)
 if worker then
   redis.call('XREADGROUP', 'GROUP', GROUP, worker, 'COUNT', 1, 'STREAMS', lane, '>')
   tell_worker(worker, 'id', id, 'attempt', 1, 'admitted_ms', int(now), 'deadline_ms', int(deadline), 'tenant', tenant,
               'task', task, 'priority', priority, 'events', events, 'params', params, 'image', sha,
-              'traceparent', traceparent)
+              'traceparent', traceparent, 'price', int(price), 'memory', memory)
 else
   redis.call('XADD', P .. 'wake:' .. model, 'MAXLEN', 1, '*', 'id', id)
 end

@@ -2,6 +2,7 @@
 -- namespace into one cluster slot, so the names below may be built here.
 --
 --   q:MODEL:PRIORITY:TENANT    stream, the lane: v id tenant model task params image deadline_ms traceparent
+--                              events price memory
 --   ring:MODEL:PRIORITY        list of the tenants that have a lane; turn:... their deficits
 --   req:ID                     hash, exists while the request has no final answer
 --   result:ID                  the final answer, with a TTL
@@ -11,13 +12,14 @@
 --   asks                       the same of requests alone
 --   counted                    hash: TENANT:SHA256 -> bytes in `open`, until the last request for them has ended
 --   deadlines                  sorted set of the ids above
---   open                       hash: depth and bytes, of all tenants and of each
+--   open                       hash: depth, bytes and price, of all tenants and of each
 --   reply:API                  stream, events for one API process: id attempt seq event
 --   inbox:WORKER  wake:MODEL   streams: requests for this worker, and what to cancel; that something was admitted
 --   idle:V:MODEL:PRIORITY      sorted set: workers that wait for a request, by the phrases that they have room for
 --   ward:MODEL                 the busy worker that empties itself to run lost requests alone
 --   worker:ID  workers  models registry
---   waiting  rate:MODEL        hashes: requests that no worker has, by MODEL:PRIORITY; answers and in how long
+--   waiting  rate:MODEL        hashes: requests that no worker has, by MODEL:PRIORITY; prices answered and in how long
+--   backlog                    hash: price of the requests that no worker has, by MODEL:PRIORITY and by lane
 --   rate:MODEL:PRIORITY:TENANT the same of one lane
 --   usage:TENANT counts      counts of final answers, of a tenant (for some days) and of all; `counts` also of
 --                            admissions
@@ -41,6 +43,11 @@ end
 
 local function int(number)
   return string.format('%.0f', number)
+end
+
+-- What its picture costs a request, in units of an ordinary one; 1 for entries of versions without prices.
+local function price_of(fields)
+  return math.max(tonumber(fields.price or 1), 1)
 end
 
 local function lane_key(model, priority, tenant)
@@ -76,7 +83,7 @@ end
 
 local function request(id)
   local names = {'model', 'priority', 'tenant', 'lane', 'entry', 'image', 'cost', 'reply', 'state',
-                 'attempt', 'worker', 'result_ttl', 'key'}
+                 'attempt', 'worker', 'result_ttl', 'key', 'price'}
   local values = redis.call('HMGET', P .. 'req:' .. id, unpack(names))
   if not values[1] then
     return nil
@@ -85,6 +92,7 @@ local function request(id)
   for i, name in ipairs(names) do
     req[name] = values[i]
   end
+  req.price = req.price or '1'
   return req
 end
 
@@ -96,16 +104,20 @@ local function held_by(id, worker, attempt)
   return nil
 end
 
-local function add_open(tenant, depth, bytes)
+-- The price is reset with the depth: processes of versions without prices may have ended some of the requests.
+local function add_open(tenant, depth, bytes, price)
   if redis.call('HINCRBY', P .. 'open', 'depth', depth) > 0 then
     redis.call('HINCRBY', P .. 'open', 'bytes', bytes)
+    redis.call('HINCRBY', P .. 'open', 'price', price)
   else
     redis.call('HSET', P .. 'open', 'bytes', 0)
+    redis.call('HDEL', P .. 'open', 'price')
   end
   local left = redis.call('HINCRBY', P .. 'open', 'depth:' .. tenant, depth)
   redis.call('HINCRBY', P .. 'open', 'bytes:' .. tenant, bytes)
+  redis.call('HINCRBY', P .. 'open', 'price:' .. tenant, price)
   if left <= 0 then
-    redis.call('HDEL', P .. 'open', 'depth:' .. tenant, 'bytes:' .. tenant)
+    redis.call('HDEL', P .. 'open', 'depth:' .. tenant, 'bytes:' .. tenant, 'price:' .. tenant)
   end
 end
 
@@ -130,6 +142,7 @@ local function leave_lane(req)
   redis.call('XDEL', req.lane, req.entry)
   if redis.call('XLEN', req.lane) == 0 then
     redis.call('DEL', req.lane)
+    redis.call('HDEL', P .. 'backlog', req.model .. ':' .. req.priority .. ':' .. req.tenant)
     redis.call('LREM', ring_key(req.model, req.priority), 1, req.tenant)
     redis.call('HDEL', turn_key(req.model, req.priority), req.tenant)
     if redis.call('EXISTS', ring_key(req.model, req.priority)) == 0 then
@@ -144,9 +157,23 @@ local function queued(model, priority)
   return tonumber(redis.call('HGET', P .. 'waiting', model .. ':' .. priority) or 0)
 end
 
--- Goes with every change of a request's state to or from 'queued'.
-local function add_queued(model, priority, change)
-  redis.call('HINCRBY', P .. 'waiting', model .. ':' .. priority, change)
+-- Goes with every change of a request's state to or from 'queued'; `change` is 1 or -1.
+local function add_queued(model, priority, tenant, price, change)
+  local name = model .. ':' .. priority
+  redis.call('HINCRBY', P .. 'waiting', name, change)
+  redis.call('HINCRBY', P .. 'backlog', name, change * price)
+  redis.call('HINCRBY', P .. 'backlog', name .. ':' .. tenant, change * price)
+end
+
+-- The price of `requests` that wait, in one lane or, without `tenant`, in all. Corrects what processes of versions
+-- without prices left behind.
+local function backlog(model, priority, tenant, requests)
+  local name = model .. ':' .. priority .. (tenant and ':' .. tenant or '')
+  if requests <= 0 then
+    redis.call('HDEL', P .. 'backlog', name)
+    return 0
+  end
+  return math.max(tonumber(redis.call('HGET', P .. 'backlog', name) or 0), requests)
 end
 
 local function any_queued(model)
@@ -164,11 +191,12 @@ end
 
 -- Answers are counted while requests wait, over the time in which they do, both with exponentially falling
 -- weight: how fast a model answers cannot be seen while it has too little to do. So are those of each lane.
-local function measure(key, now)
+-- An answer counts with its price.
+local function measure(key, now, price)
   local rate = redis.call('HMGET', key, 'count', 'ms', 'at')
   local passed = math.min(now - tonumber(rate[3] or now), IDLE_MS)
   local left = math.exp(-passed / RATE_MS)
-  local count, ms = tonumber(rate[1] or 0) * left + 1, tonumber(rate[2] or 0) * left + passed
+  local count, ms = tonumber(rate[1] or 0) * left + price, tonumber(rate[2] or 0) * left + passed
   redis.call('HSET', key, 'count', string.format('%.6f', count), 'ms', string.format('%.3f', ms), 'at', int(now))
   redis.call('PEXPIRE', key, RATE_MS * 60)
 end
@@ -179,9 +207,9 @@ local function begin_measure(key, now)
   redis.call('PEXPIRE', key, RATE_MS * 60)
 end
 
--- Milliseconds that so many requests take; nil while that is not known.
-local function time_for(key, requests)
-  if requests == 0 then
+-- Milliseconds that requests of this price together take; nil while that is not known.
+local function time_for(key, price)
+  if price == 0 then
     return 0
   end
   local rate = redis.call('HMGET', key, 'count', 'ms')
@@ -189,7 +217,7 @@ local function time_for(key, requests)
   if count < 3 or ms < 100 then
     return nil
   end
-  return requests * ms / count
+  return price * ms / count
 end
 
 local function count(what)
@@ -215,7 +243,7 @@ end
 local function conclude(id, req, answer, outcome)
   redis.call('DEL', P .. 'req:' .. id)
   if req.state == 'queued' then
-    add_queued(req.model, req.priority, -1)
+    add_queued(req.model, req.priority, req.tenant, req.price, -1)
   end
   redis.call('SET', P .. 'result:' .. id, answer, 'PX', req.result_ttl)
   redis.call('XADD', req.reply, 'MAXLEN', '~', REPLY_LENGTH, '*',
@@ -223,7 +251,7 @@ local function conclude(id, req, answer, outcome)
   redis.call('PEXPIRE', req.reply, REPLY_TTL_MS)
   redis.call('ZREM', P .. 'deadlines', id)
   leave_lane(req)
-  add_open(req.tenant, -1, -release_image(req))
+  add_open(req.tenant, -1, -release_image(req), -req.price)
   redis.call('HINCRBY', P .. 'usage:' .. req.tenant, outcome, 1)
   redis.call('PEXPIRE', P .. 'usage:' .. req.tenant, USED_TTL_MS)
   count(outcome)
@@ -271,12 +299,12 @@ local function hand_over(now, worker, entry, fields)
   local attempt = redis.call('HINCRBY', key, 'attempt', 1)
   local state, priority = unpack(redis.call('HMGET', key, 'state', 'priority'))
   if state == 'queued' then
-    add_queued(fields.model, priority, -1)
+    add_queued(fields.model, priority, fields.tenant, price_of(fields), -1)
   end
   redis.call('HSET', key, 'state', 'taken', 'worker', worker)
   return {fields.id, attempt, tonumber((string.match(entry[1], '^(%d+)'))), tonumber(fields.deadline_ms),
           fields.tenant, fields.task, priority, fields.events or '1', fields.params,
-          fields.image, fields.traceparent}
+          fields.image, fields.traceparent, price_of(fields), tonumber(fields.memory or 0)}
 end
 
 -- The first request of a lane whose worker has been silent for `lease` ms: entry, fields, deliveries so far.

@@ -6,10 +6,10 @@ if not req then
   return 0
 end
 if any_queued(req.model) then
-  measure(rate_key(req.model), now_ms())
+  measure(rate_key(req.model), now_ms(), req.price)
 end
 if waiting_in(req.lane) > 0 then
-  measure(rate_key(req.model, req.priority, req.tenant), now_ms())
+  measure(rate_key(req.model, req.priority, req.tenant), now_ms(), req.price)
 end
 conclude(id, req, answer, outcome)
 return 1

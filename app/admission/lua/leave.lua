@@ -8,10 +8,11 @@ for _, lane in ipairs(lanes(model)) do
     local entry, deliveries = pending[1], pending[4]
     redis.call('XCLAIM', lane, GROUP, worker, 0, entry, 'IDLE', 3600000, 'RETRYCOUNT', deliveries - 1, 'JUSTID')
     local read = redis.call('XRANGE', lane, entry, entry)[1]
-    local id = read and fields_of(read).id
+    local fields = read and fields_of(read)
+    local id = fields and fields.id
     if id and redis.call('HGET', P .. 'req:' .. id, 'state') == 'taken' then
       redis.call('HSET', P .. 'req:' .. id, 'state', 'queued', 'worker', '')
-      add_queued(model, redis.call('HGET', P .. 'req:' .. id, 'priority'), 1)
+      add_queued(model, redis.call('HGET', P .. 'req:' .. id, 'priority'), fields.tenant, price_of(fields), 1)
     end
   end
 end

@@ -1,16 +1,18 @@
--- ARGV: worker model rows batch_rows v flood flood_rows [tenant rows]...
+-- ARGV: worker model rows batch_rows v flood flood_rows costly costly_price [tenant rows]...
 -- Deficit round-robin over the tenants, interactive before batch. A tenant's turn adds QUANTUM phrases to
--- its deficit; a turn cut short for want of rows goes on at the next call. A tenant of
--- whose requests more than `flood` wait gets none while it holds `flood_rows` of this worker, unless it is the
--- only one; the pairs tell who holds how many.
+-- its deficit; a turn cut short for want of rows goes on at the next call. What a picture costs beyond an ordinary
+-- one counts like so many phrases. A tenant of whose requests more than `flood`, by price, wait gets none while it
+-- holds `flood_rows` of this worker, unless it is the only one; the pairs tell who holds how many. Of requests whose
+-- price is `costly_price` or more, at most `costly` are taken.
 -- Returns {now, 1 if more is waiting than was taken else 0, request...}, all of one priority; together they
 -- cost at most `rows` phrases, or `batch_rows`, except that one request may pass it. When nothing waits the worker
 -- does: the next request that there is room for is handed to it as it is admitted.
 local worker, model, v = ARGV[1], ARGV[2], ARGV[5]
 local flood, flood_rows = tonumber(ARGV[6]), tonumber(ARGV[7])
 local room = {interactive = tonumber(ARGV[3]), batch = tonumber(ARGV[4])}
+local costly, costly_price = tonumber(ARGV[8]), tonumber(ARGV[9])
 local held = {}
-for i = 8, #ARGV, 2 do
+for i = 10, #ARGV, 2 do
   held[ARGV[i]] = tonumber(ARGV[i + 1])
 end
 local rows
@@ -38,7 +40,19 @@ local function has_its_part(priority, tenant)
   if (held[tenant] or 0) < flood_rows or redis.call('LLEN', ring_key(model, priority)) == 1 then
     return false
   end
-  return waiting_in(lane_key(model, priority, tenant)) > flood
+  return backlog(model, priority, tenant, waiting_in(lane_key(model, priority, tenant))) > flood
+end
+
+-- The tenant's next request and its phrases, unless it must wait for what this worker has already.
+local function next_of(priority, tenant)
+  if has_its_part(priority, tenant) then
+    return nil
+  end
+  local fields, phrases = peek(lane_key(model, priority, tenant))
+  if fields and costly <= 0 and price_of(fields) >= costly_price then
+    return nil
+  end
+  return fields, phrases
 end
 
 -- Returns whether the tenant's turn is over.
@@ -46,15 +60,12 @@ local function serve(priority, turn, tenant)
   local lane = lane_key(model, priority, tenant)
   local deficit = tonumber(redis.call('HGET', turn, tenant) or 0)
   while true do
-    local fields, cost = peek(lane)
+    local fields, phrases = next_of(priority, tenant)
     if not fields then
       redis.call('HSET', turn, tenant, 0)
       return true
     end
-    if has_its_part(priority, tenant) then
-      redis.call('HSET', turn, tenant, 0)
-      return true
-    end
+    local cost = phrases + price_of(fields) - 1
     if cost > deficit then
       redis.call('HSET', turn, tenant, deficit)
       return true
@@ -67,13 +78,14 @@ local function serve(priority, turn, tenant)
     table.insert(taken, hand_over(now, worker, entry, fields))
     held[tenant] = (held[tenant] or 0) + cost
     deficit = deficit - cost
-    rows = rows - cost
+    rows = rows - phrases
+    costly = costly - (price_of(fields) >= costly_price and 1 or 0)
   end
 end
 
 local function waiting(ring, priority)
   for _, tenant in ipairs(redis.call('LRANGE', ring, 0, -1)) do
-    if not has_its_part(priority, tenant) and peek(lane_key(model, priority, tenant)) then
+    if next_of(priority, tenant) then
       return true
     end
   end

@@ -1,6 +1,6 @@
 -- Stands before every script. KEYS[1] is the prefix `pb1:{namespace}:`.
 --
---   handle:TENANT:ID     hash: sha size width height
+--   handle:TENANT:ID     hash: sha size width height price memory
 --   handles              sorted set: TENANT:ID:SHA:SIZE -> when it expires, in ms
 --   handle-bytes         hash: bytes of all handles ('') and of each tenant's
 --

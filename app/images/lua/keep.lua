@@ -1,4 +1,4 @@
--- ARGV: tenant id sha size width height ttl_ms max_bytes max_tenant_bytes bytes
+-- ARGV: tenant id sha size width height ttl_ms max_bytes max_tenant_bytes bytes price memory
 -- Returns {'kept'}, or {'tenant-queue-full' | 'queue-full', seconds until the first handle expires}.
 local tenant, id, sha = ARGV[1], ARGV[2], ARGV[3]
 local size, width, height, ttl = tonumber(ARGV[4]), ARGV[5], ARGV[6], tonumber(ARGV[7])
@@ -19,7 +19,8 @@ end
 
 redis.call('SET', P .. 'image:' .. tenant .. ':' .. sha, ARGV[10], 'KEEPTTL')
 redis.call('HINCRBY', P .. 'refs', tenant .. ':' .. sha, 1)
-redis.call('HSET', P .. 'handle:' .. tenant .. ':' .. id, 'sha', sha, 'size', size, 'width', width, 'height', height)
+redis.call('HSET', P .. 'handle:' .. tenant .. ':' .. id, 'sha', sha, 'size', size, 'width', width, 'height', height,
+           'price', ARGV[11], 'memory', ARGV[12])
 redis.call('HINCRBY', P .. 'handle-bytes', '', size)
 redis.call('HINCRBY', P .. 'handle-bytes', tenant, size)
 keep_until(tenant, id, sha, size, now, ttl)
