@@ -96,8 +96,8 @@ def test_a_handle_of_unknown_kind_costs_at_least_what_usual_kinds_do() -> None:
 
 def test_scans_of_a_jpeg_are_priced() -> None:
     """A scan of a few bytes visits every coefficient of the picture."""
-    assert check(jpeg(2000, scans=200, progressive=True)).cost.price > check(jpeg(2000)).cost.price + 5
-    assert check(jpeg(2000, scans=200)).cost.price > check(jpeg(2000)).cost.price + 5
+    assert check(jpeg(4000, scans=90, progressive=True)).cost.price > check(jpeg(4000)).cost.price + 5
+    assert check(jpeg(4000, scans=90)).cost.price > check(jpeg(4000)).cost.price + 5
 
 
 def test_strips_of_a_tiff_that_share_their_bytes_are_priced() -> None:
@@ -106,14 +106,10 @@ def test_strips_of_a_tiff_that_share_their_bytes_are_priced() -> None:
     assert shared > apart + 100
 
 
-@pytest.mark.parametrize(
-    "data",
-    [jpeg(8192, scans=2000, progressive=True), tiff(8000, 8000, 4 * MB, padding=4 * MB)],
-    ids=["scans", "strips"],
-)
-def test_what_would_take_minutes_is_refused(data: bytes) -> None:
+def test_what_would_take_minutes_is_refused() -> None:
+    """Strips that share their bytes."""
     with pytest.raises(ProblemError) as caught:
-        check(data)
+        check(tiff(8000, 8000, 4 * MB, padding=4 * MB))
     assert caught.value.slug == "image-too-large"
     assert "would take too long" in caught.value.detail
 

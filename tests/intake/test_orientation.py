@@ -43,7 +43,7 @@ def turned(data: bytes) -> bool:
     found = decode(data)
     assert (check(data).width, check(data).height) == (found.width, found.height)
     if found.image.shape == (40, 100, 3):
-        assert found.notes == []
+        assert not any(note.startswith("turned") for note in found.notes)
         return False
     assert found.notes == ["turned upright (EXIF orientation 6)"]
     assert np.array_equal(found.image, np.rot90(np.asarray(plain()), -1))

@@ -44,7 +44,7 @@ def tiff(entries: int) -> bytes:
     at = int.from_bytes(data[4:8], "little")
     count = int.from_bytes(data[at : at + 2], "little")
     old = data[at + 2 : at + 2 + 12 * count]
-    more = b"".join(struct.pack("<HHII", 0x8000 + number, 3, 1, 0) for number in range(entries))
+    more = b"".join(struct.pack("<HHII", 0xD000 + number, 3, 1, 0) for number in range(entries))
     head = data[:4] + struct.pack("<I", len(data)) + data[8:]
     return head + struct.pack("<H", count + entries) + old + more + bytes(4)
 

@@ -27,6 +27,7 @@ WORDS = re.compile(
     r"|The image is empty: it has no bytes\."
     r"|The image has \d+ x \d+ pixels; .*"
     r"|Too many pixels: .*"
+    r"|The (JPEG|PNG|WebP|GIF|TIFF|HEIC|AVIF) file is not read: it has more than [\d,]+ [a-z ]+\."
     r"|The TIFF (has|decodes to) \d+ .* are read\."
     r"|This kind of (JPEG|PNG|BMP|TIFF|HEIC|AVIF) \([^<>_()]+\) is not read\. Send it as a JPEG or PNG .*"
     r"|The (JPEG|PNG|WebP|GIF|BMP|TIFF|HEIC|AVIF) data is damaged or truncated: (its header cannot be read"
