@@ -16,6 +16,7 @@ import structlog
 from app import logs
 from app.admission.connections import REDIS_ERRORS, producer
 from app.admission.embedded import Embedded
+from app.admission.faults import refuse_evicting
 from app.admission.registry import by_model, is_live, workers
 from app.admission.scripts import prefix
 from app.admission.worker_queue import report_gone
@@ -49,12 +50,14 @@ def run_serve(settings: Settings, commands: Commands | None = None) -> int:
     alive.
 
     Raises:
-        SettingsError: the stores cannot be used.
+        SettingsError: the stores cannot be used, or Redis may drop what is needed.
         ProblemError: the port is taken.
     """
     logs.configure(settings.log_level, "serve")
     warn_misspelt(os.environ)
     check_stores(settings)
+    if settings.redis_url is not None:
+        refuse_evicting(settings.redis_url)
     settings = replace(settings, port=claim_port(settings.host, settings.port))
     return asyncio.run(_Service(settings, commands or Commands()).run())
 

@@ -29,6 +29,7 @@ from app.access.middleware import Access
 from app.access.opening import open_database
 from app.admission.client import AdmissionClient, Limits
 from app.admission.connections import producer
+from app.admission.faults import refuse_evicting
 from app.correlation import Correlation
 from app.heads import HeadAsGet
 from app.http import HttpProtocol
@@ -172,6 +173,8 @@ def run_api(settings: Settings) -> int:
     warn_misspelt(os.environ)
     tracing.configure("api")
     check_stores(settings)
+    if settings.redis_url is not None:
+        refuse_evicting(settings.redis_url)
     if settings.keys_needed or settings.stores:
         asyncio.run(open_database(settings))
     port = claim_port(settings.host, settings.port)

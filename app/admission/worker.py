@@ -15,6 +15,7 @@ import uvloop
 
 from app import logs, tracing
 from app.admission.execution import EngineDied, EngineLike
+from app.admission.faults import refuse_evicting
 from app.admission.feeder import Feeder
 from app.jobs.opening import check_stores, jobs_beside
 from app.misspelt import warn_misspelt
@@ -48,6 +49,7 @@ def run_worker(settings: Settings) -> int:
         return Engine.load(settings.model, **settings.engine_options)
 
     check_stores(settings)
+    refuse_evicting(settings.redis_url)
     try:
         uvloop.run(work(settings, load, decode))
     except EngineError as error:  # the model, the device or a limit cannot be had
