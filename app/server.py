@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import math
 import os
-import signal
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
@@ -31,6 +28,7 @@ from app.admission.client import AdmissionClient, Limits
 from app.admission.connections import producer
 from app.admission.faults import refuse_evicting
 from app.correlation import Correlation
+from app.draining import Draining, DrainingServer, ends_in_order
 from app.heads import HeadAsGet
 from app.http import HttpProtocol
 from app.idempotency.replays import HEADER, Replays
@@ -152,14 +150,15 @@ def _schema_only(request: Request[Any, Any, Any]) -> None:
 
 
 def layered(app: Litestar) -> ASGIApp:
-    """The application as it is served: every exchange has an id and is measured.
+    """The application as it is served: every exchange has an id and is measured, and may be ended.
 
     Where no key is needed, only programs that mean this server may use it: see `KnownHosts`.
     """
     settings: Settings = app.state.settings
     routes = HeadAsGet(app)
     inner = routes if settings.keys_needed else KnownHosts(routes, settings)
-    return Correlation(Observed(inner, app.state.http))
+    app.state.draining = draining = Draining(inner)
+    return Correlation(Observed(draining, app.state.http))
 
 
 def run_api(settings: Settings) -> int:
@@ -178,9 +177,15 @@ def run_api(settings: Settings) -> int:
     if settings.keys_needed or settings.stores:
         asyncio.run(open_database(settings))
     port = claim_port(settings.host, settings.port)
-    server = uvicorn.Server(
+    app = create_app(settings)
+    served = layered(app)
+
+    async def give_up() -> None:
+        await app.state.client.give_up()
+
+    server = DrainingServer(
         uvicorn.Config(
-            layered(create_app(settings)),
+            served,
             host=settings.host,
             port=port,
             http=HttpProtocol,
@@ -189,12 +194,12 @@ def run_api(settings: Settings) -> int:
             server_header=False,
             ws="none",  # there are no web sockets, and uvicorn would log their refusal with its query
             timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=math.ceil(settings.drain_s),
-        )
+        ),
+        app.state.draining,
+        settings.drain_s,
+        give_up,
     )
-    # uvicorn drains and then raises the signal again: an orderly end shall exit with 0, not by the signal.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(0))
+    ends_in_order()
     gc.freeze()  # or every full collection walks all that was imported, in the middle of a request
     server.run()
     return 0 if server.started else 1

@@ -92,7 +92,7 @@ def _troubles(
     labels: tuple[str, ...],
     troubles: list[tuple[tuple[str, ...], Mapping[str, int], Mapping[str, int]]],
 ) -> Iterator[Metric]:
-    """What must not happen, and does no harm alone. `troubles`: whose, unreadable records, restarts of tasks."""
+    """What must not happen, and does no harm alone. `troubles`: whose, unreadable records, restarts."""
     unreadable = CounterMetricFamily(
         f"{prefix}_unreadable_records",
         f"Readings of records in Redis that {whose} cannot read.",
