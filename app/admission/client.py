@@ -15,6 +15,7 @@ from redis.exceptions import ReadOnlyError
 from app.admission import registry
 from app.admission.connections import REDIS_ERRORS, consumer, producer
 from app.admission.errors import AdmissionError, QueueFull, TenantQueueFull, Unavailable, UnknownModel
+from app.admission.failed import FailedModel, failed_models
 from app.admission.faults import FaultLog, may_evict
 from app.admission.figures import Figures, read_figures
 from app.admission.images import ImageRef
@@ -196,6 +197,13 @@ class AdmissionClient:
         now = time.monotonic()
         self._models = registry.by_model(await registry.workers(self._redis, self._prefix))
         self._models_at = now
+
+    async def failed_models(self) -> list[FailedModel]:
+        """Models with workers that do not start. Raises Unavailable."""
+        try:
+            return await failed_models(self._redis, self._prefix)
+        except REDIS_ERRORS as error:
+            raise self._faults.failed(error) from error
 
     async def known_models(self) -> set[str]:
         """Names that may be asked for: of live workers, and of those that left lately. Raises Unavailable."""
