@@ -14,7 +14,6 @@ from weakref import WeakValueDictionary
 
 import httpx
 
-from app.deadlines import DETAIL
 from app.intake.addresses import Address, Policy, Refused, Resolve, resolve
 from app.intake.sources import Remote
 from app.problems import ProblemError
@@ -61,8 +60,6 @@ class Fetcher:
         except Refused as error:
             raise _refused(source, str(error)) from None
         except TimeoutError:
-            if within_s < self.limit_s:
-                raise ProblemError("deadline-exceeded", DETAIL, field=source.field) from None
             raise _refused(source, f"it did not arrive within {limit_s:g} seconds") from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError):
             raise _refused(source, "the server there could not be reached, or broke off") from None
