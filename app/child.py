@@ -14,8 +14,13 @@ from dataclasses import dataclass
 
 import structlog
 
+from app.supervised import supervised
+
 DEATHS = 5
 PROBE_S = 0.1
+RETRY_S = 5.0
+"""Before a child that failed, whose failure others survive, is started again; doubled each time."""
+LONGEST_RETRY_S = 300.0
 WATCH_S = 1.0
 """Between two looks at a process that has been ready."""
 USAGE_ERROR = 2
@@ -60,6 +65,10 @@ class Child:
         probe: whether the process does its work; may raise OSError for "no", and CannotTell.
         stall_s: a process that was ready and for so long does not do its work is killed, and started again.
         on_death: told the name of the recipe whose process ended.
+        on_failure: told why it cannot be kept alive, and the name of the recipe. If it returns, the child is
+            tried again after a while. None: its failure is the end of the service.
+        on_ready: told when it does its work.
+        slot: a name of its own.
     """
 
     def __init__(
@@ -69,17 +78,26 @@ class Child:
         probe: Callable[[Recipe], Awaitable[bool]],
         stall_s: float,
         on_death: Callable[[str], Awaitable[None]] | None = None,
+        on_failure: Callable[[Child, GaveUp, str], Awaitable[None]] | None = None,
+        on_ready: Callable[[Child], Awaitable[None]] | None = None,
+        slot: str = "",
     ) -> None:
         self.title = title
+        self.slot = slot
         self.ready = asyncio.Event()
         """Set while the present process does its work."""
         self._recipe = recipe
         self._probe = probe
         self._stall_s = stall_s
         self._on_death = on_death
+        self._on_failure = on_failure
+        self._on_ready = on_ready
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
-        self._early_deaths = 0
+        self._stopped = asyncio.Event()
+        """Ends a pause before the next start."""
+        self._retry_s = RETRY_S
+        self.early_deaths = 0
         """In a row, without having been ready."""
 
     async def keep(self) -> None:
@@ -92,11 +110,12 @@ class Child:
             log.warning("child ended", child=self.title, status=status)
             if self._on_death is not None:
                 await self._on_death(recipe.name)
-            await asyncio.sleep(self._pause(status, was_ready))
+            await self._rest(await self._next_pause(recipe, status, was_ready))
 
     async def stop(self, patience_s: float) -> None:
         """SIGTERM, and SIGKILL when that has no effect for `patience_s`."""
         self._stopping = True
+        self._stopped.set()
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -112,6 +131,7 @@ class Child:
     def kill(self) -> None:
         """At once, for good."""
         self._stopping = True
+        self._stopped.set()
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
@@ -120,7 +140,9 @@ class Child:
         self._process = process
         if self._stopping:
             process.kill()
-        watching = asyncio.create_task(self._watch(recipe, process))
+        watching = asyncio.create_task(
+            supervised(f"watch of the {self.title}", lambda: self._watch(recipe, process))
+        )
         try:
             status = await process.wait()
         finally:
@@ -134,6 +156,8 @@ class Child:
         while not await self._passes(recipe):
             await asyncio.sleep(PROBE_S)
         self.ready.set()
+        if self._on_ready is not None:
+            await self._on_ready(self)
         silent_since: float | None = None  # by looks that were taken: this process may have been stopped, too
         while not self._stopping:
             await asyncio.sleep(WATCH_S)
@@ -159,17 +183,34 @@ class Child:
         except CannotTell:
             return unless_told
 
+    async def _rest(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+
+    async def _next_pause(self, recipe: Recipe, status: int, was_ready: bool) -> float:
+        """As `_pause`, for a child whose failure others survive."""
+        if was_ready:
+            self._retry_s = RETRY_S
+        try:
+            return self._pause(status, was_ready)
+        except GaveUp as error:
+            if self._on_failure is None:
+                raise
+            await self._on_failure(self, error, recipe.name)
+        pause, self._retry_s = self._retry_s, min(2 * self._retry_s, LONGEST_RETRY_S)
+        return pause
+
     def _pause(self, status: int, was_ready: bool) -> float:
         """How long to wait before the next start."""
+        self.early_deaths = 0 if was_ready else self.early_deaths + 1
         if status == USAGE_ERROR:
             raise GaveUp(f"The {self.title} cannot start.", USAGE_ERROR)
         if was_ready:
-            self._early_deaths = 0
             return 0.0
-        self._early_deaths += 1
-        if self._early_deaths == DEATHS:
+        if self.early_deaths >= DEATHS:
             raise GaveUp(f"The {self.title} ended {DEATHS} times without ever being ready; giving up.", 1)
-        return 0.1 * 2.0**self._early_deaths
+        return 0.1 * 2.0**self.early_deaths
 
 
 async def _spawn(recipe: Recipe) -> asyncio.subprocess.Process:

@@ -24,6 +24,9 @@ from app.tracing import traceparent
 MODELS_AGE_S = 1.0
 """Requests are sent to models as they were so long ago."""
 
+FAILED_RETRY_S = 60.0
+"""Callers of a model that does not start are told to ask again so much later."""
+
 
 class ClientGone(Exception):
     """The caller hung up; its work is cancelled and nobody reads an answer."""
@@ -75,11 +78,10 @@ class Inference:
                 key_id=caller.key_id or "",
                 traceparent=traceparent(),
             )
-        except UnknownModel as error:
+        except UnknownModel:
             if model is None:  # the caller named none: nothing is wrong with the request
                 raise ProblemError("unavailable", "No worker is running.", retry_after_s=5) from None
-            detail = await self._unknown(model)
-            raise ProblemError(error.problem, detail, field="model") from None
+            raise await self._unknown(model) from None
         EXCHANGE.get({})["ticket"] = ticket.id
         return ticket
 
@@ -122,12 +124,17 @@ class Inference:
         except AdmissionError:
             return
         if model is not None and known and model not in known:
-            raise ProblemError("unknown-model", await self._unknown(model), field="model")
+            raise await self._unknown(model)
 
-    async def _unknown(self, model: str) -> str:
+    async def _unknown(self, model: str) -> ProblemError:
+        for failed in await self._client.failed_models():
+            if failed.name == model:
+                detail = f"The model {model} cannot be started here; /v1/models says why. It is tried again."
+                return ProblemError("unavailable", detail, field="model", retry_after_s=FAILED_RETRY_S)
         known = sorted(await self._client.known_models())
         there = f"there {'is' if len(known) == 1 else 'are'} {', '.join(known)}"
-        return f"There is no model {model[:100]!r}; {there}."
+        detail = f"There is no model {model[:100]!r}; {there}."
+        return ProblemError("unknown-model", detail, field="model")
 
     async def _model(self, task: Task, asked: str | None, adapter: str | None) -> str:
         """The name of the model to use: the one asked for, else the one this server was started with."""

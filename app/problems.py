@@ -19,6 +19,8 @@ class Kind:
 
     status: int
     title: str
+    retry_after_s: float | None = None
+    """When to try again, where nobody knows better; every 429 and 503 says it."""
 
 
 KINDS: dict[str, Kind] = {
@@ -34,11 +36,11 @@ KINDS: dict[str, Kind] = {
     "not-found": Kind(404, "There is nothing here"),
     "idempotency-in-flight": Kind(409, "A request with this Idempotency-Key is still running"),
     "idempotency-mismatch": Kind(422, "The Idempotency-Key belongs to a different request"),
-    "rate-limited": Kind(429, "Too many requests"),
-    "tenant-queue-full": Kind(429, "Too many requests of this tenant are waiting"),
-    "queue-full": Kind(503, "Too many requests are waiting"),
-    "unavailable": Kind(503, "The service is not available"),
-    "worker-crashed": Kind(503, "The worker crashed on this request"),
+    "rate-limited": Kind(429, "Too many requests", 1.0),
+    "tenant-queue-full": Kind(429, "Too many requests of this tenant are waiting", 5.0),
+    "queue-full": Kind(503, "Too many requests are waiting", 5.0),
+    "unavailable": Kind(503, "The service is not available", 1.0),
+    "worker-crashed": Kind(503, "The worker crashed on this request", 5.0),
     "deadline-exceeded": Kind(504, "The deadline passed before an answer existed"),
     "internal": Kind(500, "The service made an error"),
 }
@@ -63,7 +65,7 @@ class ProblemError(Exception):
         detail: one sentence for a person: what was wrong, and what would be right.
         field: the one field of the request that was wrong, where there is one.
         status: only where a type has a second status (a body that is not JSON is a 400 invalid-request).
-        retry_after_s: when trying again may help; sent as ``Retry-After``.
+        retry_after_s: when trying again may help; sent as ``Retry-After``. None: what its kind says.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class ProblemError(Exception):
         self.title = KINDS[self.slug].title
         self.detail = detail
         self.field = field
-        self.retry_after_s = retry_after_s
+        self.retry_after_s = KINDS[self.slug].retry_after_s if retry_after_s is None else retry_after_s
 
     def document(self, request_id: str) -> Problem:
         """The RFC 9457 document of this failure."""

@@ -16,6 +16,7 @@ import structlog
 from app import logs
 from app.admission.connections import REDIS_ERRORS, producer
 from app.admission.embedded import Embedded
+from app.admission.faults import refuse_evicting
 from app.admission.registry import by_model, is_live, workers
 from app.admission.scripts import prefix
 from app.admission.worker_queue import report_gone
@@ -24,6 +25,8 @@ from app.jobs.opening import check_stores
 from app.listening import claim_port
 from app.misspelt import TOLD, warn_misspelt
 from app.settings import Settings
+from app.slots import Slots
+from app.supervised import supervised
 
 log = structlog.get_logger(__name__)
 
@@ -46,15 +49,17 @@ def run_serve(settings: Settings, commands: Commands | None = None) -> int:
     """Runs until SIGINT, SIGTERM or SIGHUP. Returns the exit status.
 
     0 after an orderly end; 2 when a child says that the settings cannot work; 1 when one cannot be kept
-    alive.
+    alive. Of engine workers, only when that is so of all.
 
     Raises:
-        SettingsError: the stores cannot be used.
+        SettingsError: the stores cannot be used, or Redis may drop what is needed.
         ProblemError: the port is taken.
     """
     logs.configure(settings.log_level, "serve")
     warn_misspelt(os.environ)
     check_stores(settings)
+    if settings.redis_url is not None:
+        refuse_evicting(settings.redis_url)
     settings = replace(settings, port=claim_port(settings.host, settings.port))
     return asyncio.run(_Service(settings, commands or Commands()).run())
 
@@ -69,12 +74,13 @@ class _Service:
         self._signals = 0
         self._stop = asyncio.Event()
         stall_s = settings.stall_s
+        self._slots = Slots(self._redis, settings.namespace, len(settings.models) * settings.workers)
         self._children: list[Child] = [
             Child("API", lambda: self._api(commands.api), lambda _: _answers(settings, "/livez"), stall_s),
             *(
-                self._worker(commands.worker, model)
-                for model in settings.models
-                for _ in range(settings.workers)
+                self._worker(commands.worker, model, f"{number}-{copy}")
+                for number, model in enumerate(settings.models)
+                for copy in range(settings.workers)
             ),
         ]
         if embedded is not None:
@@ -87,10 +93,12 @@ class _Service:
             loop.add_signal_handler(number, self._on_signal)
         keeping = {asyncio.create_task(child.keep(), name=child.title) for child in self._children}
         stopping = asyncio.create_task(self._stop.wait())
-        announcing = asyncio.create_task(self._announce())
+        announcing = asyncio.create_task(supervised("announcement", self._announce))
+        publishing = asyncio.create_task(supervised("failed workers", self._slots.keep_published))
         try:
             await asyncio.wait({*keeping, stopping}, return_when=asyncio.FIRST_COMPLETED)
             announcing.cancel()
+            publishing.cancel()
             await self._end()
         finally:
             for child in self._children:
@@ -102,7 +110,8 @@ class _Service:
 
     async def _announce(self) -> None:
         for child in self._children:
-            await child.ready.wait()
+            while not (child.ready.is_set() or self._slots.failed(child)):
+                await asyncio.sleep(0.1)
         while not (names := await self._models()) or not await _answers(self._settings, "/readyz"):
             await asyncio.sleep(0.1)
         print(f"Pointbox is ready at {_url(self._settings)} (model {', '.join(names)})", flush=True)
@@ -128,7 +137,7 @@ class _Service:
     def _api(self, command: tuple[str, ...]) -> Recipe:
         return Recipe(list(command), _environ(self._settings))
 
-    def _worker(self, command: tuple[str, ...], model: str) -> Child:
+    def _worker(self, command: tuple[str, ...], model: str, slot: str) -> Child:
         def recipe() -> Recipe:
             name = f"{socket.gethostname()}-{secrets.token_hex(6)}"
             settings = replace(self._settings, worker_id=name, model=model)
@@ -136,7 +145,20 @@ class _Service:
 
         several = len(self._settings.models) > 1
         title = f"engine worker of {model}" if several else "engine worker"
-        return Child(title, recipe, self._registered, self._settings.stall_s, self._report)
+
+        async def on_failure(child: Child, error: GaveUp, worker: str) -> None:
+            await self._slots.on_failure(child, model, error, worker)
+
+        return Child(
+            title,
+            recipe,
+            self._registered,
+            self._settings.stall_s,
+            self._report,
+            on_failure,
+            self._slots.on_ready,
+            slot,
+        )
 
     async def _registered(self, recipe: Recipe) -> bool:
         """By its heartbeat. Raises CannotTell while Redis is away: no worker can be heard then."""

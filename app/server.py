@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import math
 import os
-import signal
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -31,8 +28,10 @@ from app.access.opening import open_database
 from app.access.preflight import Preflights
 from app.admission.client import AdmissionClient, Limits
 from app.admission.connections import producer
+from app.admission.faults import refuse_evicting
 from app.connections import Connections
 from app.correlation import Correlation
+from app.draining import Draining, DrainingServer, ends_in_order
 from app.heads import HeadAsGet
 from app.http import protocol
 from app.idempotency.replays import HEADER, Replays
@@ -156,14 +155,15 @@ def _schema_only(request: Request[Any, Any, Any]) -> None:
 
 
 def layered(app: Litestar) -> ASGIApp:
-    """The application as it is served: every exchange has an id and is measured.
+    """The application as it is served: every exchange has an id and is measured, and may be ended.
 
     Where no key is needed, only programs that mean this server may use it: see `KnownHosts`.
     """
     settings: Settings = app.state.settings
     routes = Preflights(HeadAsGet(app), app.cors_config)
     inner = routes if settings.keys_needed else KnownHosts(routes, settings)
-    return Correlation(Observed(inner, app.state.http))
+    app.state.draining = draining = Draining(inner)
+    return Correlation(Observed(draining, app.state.http))
 
 
 def wired(app: ASGIApp, settings: Settings) -> uvicorn.Config:
@@ -182,7 +182,6 @@ def wired(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         server_header=False,
         ws="none",  # there are no web sockets
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=math.ceil(settings.drain_s),
     )
 
 
@@ -197,13 +196,19 @@ def run_api(settings: Settings) -> int:
     warn_misspelt(os.environ)
     tracing.configure("api")
     check_stores(settings)
+    if settings.redis_url is not None:
+        refuse_evicting(settings.redis_url)
     if settings.keys_needed or settings.stores:
         asyncio.run(open_database(settings))
     settings = replace(settings, port=claim_port(settings.host, settings.port))
-    server = uvicorn.Server(wired(layered(create_app(settings)), settings))
-    # uvicorn drains and then raises the signal again: an orderly end shall exit with 0, not by the signal.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(0))
+    app = create_app(settings)
+    served = layered(app)
+
+    async def give_up() -> None:
+        await app.state.client.give_up()
+
+    server = DrainingServer(wired(served, settings), app.state.draining, settings.drain_s, give_up)
+    ends_in_order()
     gc.freeze()  # or every full collection walks all that was imported, in the middle of a request
     server.run()
     return 0 if server.started else 1

@@ -19,6 +19,7 @@ from app.correlation import add_answer_header
 from app.db.database import Database
 from app.problems import ProblemError
 from app.settings import Settings
+from app.supervised import supervised
 
 NEEDS = "needs"
 """In the `opt` of a route: the scope that a key must have for it."""
@@ -39,10 +40,8 @@ class Gate:
     async def opened(self, _app: object) -> AsyncGenerator[None, None]:
         """While the application runs: leases are kept and usage is written down."""
         tasks = [
-            asyncio.create_task(self._limits.keep(), name="access-leases"),
-            asyncio.create_task(
-                record_usage(self._redis, self._namespace, self._database), name="access-usage"
-            ),
+            asyncio.create_task(supervised("access-leases", self._limits.keep)),
+            asyncio.create_task(supervised("access-usage", self._record_usage)),
         ]
         try:
             yield
@@ -68,6 +67,9 @@ class Gate:
             for name, value in headers.items():
                 add_answer_header(request, name, value)
             yield grant.caller
+
+    async def _record_usage(self) -> None:
+        await record_usage(self._redis, self._namespace, self._database)
 
     async def reachable(self) -> bool:
         """Whether keys can be checked."""

@@ -16,11 +16,14 @@ from redis.asyncio import Redis
 
 from app.access.keyring import Grant
 from app.admission.connections import REDIS_ERRORS
+from app.admission.faults import unavailable
 from app.admission.scripts import prefix
 from app.problems import ProblemError
 
 LEASE_S = 30.0
 """A request of an API process that died holds its place at most so long."""
+PLACE_S = 2.0
+"""A Redis that takes longer to give a place counts as away: callers have deadlines."""
 log = structlog.get_logger(__name__)
 _FOLDER = files("app.access").joinpath("lua")
 _DETAILS = {
@@ -45,7 +48,7 @@ class Limits:
         """Holds a place for one request. Yields what to tell the caller of its limits.
 
         Raises:
-            ProblemError: rate-limited, with `retry_after_s`; unavailable when Redis is away.
+            ProblemError: rate-limited, with `retry_after_s`. Unavailable: Redis is away.
         """
         key = grant.caller.key_id
         if key is None or (grant.rate_per_minute is None and grant.concurrency is None):
@@ -75,9 +78,10 @@ class Limits:
         rate, concurrency = grant.rate_per_minute or 0, grant.concurrency or 0
         arguments = [key, member, rate, concurrency, round(LEASE_S * 1000)]
         try:
-            answer: Any = await self._enter(keys=[self._prefix], args=arguments)
-        except REDIS_ERRORS:
-            raise ProblemError("unavailable", "The queue cannot be reached.", retry_after_s=1) from None
+            async with asyncio.timeout(PLACE_S):
+                answer: Any = await self._enter(keys=[self._prefix], args=arguments)
+        except REDIS_ERRORS as error:
+            raise unavailable(error) from None
         if not answer[0]:
             detail = _DETAILS[answer[1].decode()].format(rate_per_minute=rate, concurrency=concurrency)
             raise ProblemError("rate-limited", detail, retry_after_s=answer[2] / 1000)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from app.access.caller import BOOTSTRAP_ID, BOOTSTRAP_TENANT
 from app.admission.connections import REDIS_ERRORS
 from app.admission.scripts import prefix
+from app.admission.unreadable import FAULTS, skipped
 from app.db.database import DATABASE_ERRORS, Database, fault_of
 from app.db.models import ApiKey, KeyUsage
 
@@ -86,8 +87,7 @@ async def usage(database: Database, days: int) -> list[DayOfUse]:
 
 
 async def _write_day(database: Database, day: datetime.date, counts: dict[bytes, bytes]) -> None:
-    since = counts.pop(b"since").decode()
-    rows = [_row(day, since, name.decode(), int(number)) for name, number in counts.items()]
+    rows = list(_readable(day, counts))
     dialect = sqlite if database.is_sqlite else postgresql
     insert, insert_key = dialect.insert(KeyUsage), dialect.insert(ApiKey)
     higher = case((insert.excluded.number > KeyUsage.number, insert.excluded.number), else_=KeyUsage.number)
@@ -101,6 +101,19 @@ async def _write_day(database: Database, day: datetime.date, counts: dict[bytes,
         known = await _known(session, key_ids)
         if mine := [row for row in rows if row["key_id"] in known]:
             await session.execute(upsert, mine)
+
+
+def _readable(day: datetime.date, counts: dict[bytes, bytes]) -> Iterator[dict[str, Any]]:
+    try:
+        since = counts.pop(b"since").decode()
+    except FAULTS as error:
+        skipped("usage", error)
+        return
+    for name, number in counts.items():
+        try:
+            yield _row(day, since, name.decode(), int(number))
+        except FAULTS as error:
+            skipped("usage", error)
 
 
 def _bootstrap_row() -> dict[str, Any]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
+from redis.exceptions import ReadOnlyError
 
 from app.admission import registry
 from app.admission.connections import REDIS_ERRORS, consumer, producer
 from app.admission.errors import AdmissionError, QueueFull, TenantQueueFull, Unavailable, UnknownModel
+from app.admission.failed import FailedModel, failed_models
+from app.admission.faults import FaultLog, may_evict
 from app.admission.figures import Figures, read_figures
 from app.admission.images import ImageRef
 from app.admission.messages import (
@@ -29,8 +33,10 @@ from app.admission.replies import ReplyReader
 from app.admission.scripts import Scripts
 from app.admission.sender import Sender
 from app.admission.tickets import Ticket
+from app.deadlines import DETAIL, LATE_S
 from app.intake.cost import ORDINARY, Cost
 from app.settings import Settings
+from app.supervised import supervised
 
 __all__ = ["AdmissionClient", "Limits", "Ticket"]
 
@@ -39,9 +45,14 @@ log = structlog.get_logger(__name__)
 WATCH_S = 0.5
 AWAY_S = 5.0
 """Callers wait this long for a Redis that went away."""
-DEADLINE_GRACE_S = 5.0
-"""Beyond the deadline, when nobody ended the request in Redis, its ticket ends here."""
+READY_S = 2.0
+"""A Redis that takes longer to say that it is there is not ready."""
+POLICY_S = 30.0
+"""Between two looks at whether Redis may drop what is still needed."""
+CLOSE_S = 1.0
 CANCELLED = Failure(problem="cancelled", detail="The request was cancelled.")
+LATE = Failure(problem="deadline-exceeded", detail=DETAIL)
+CLOSING = Failure(problem="unavailable", detail="The service is shutting down; send the request again.")
 LOST = Failure(problem="unavailable", detail="The queue lost the request; send it again.")
 
 
@@ -86,8 +97,12 @@ class AdmissionClient:
         self._reader = ReplyReader(self._reading, self._reply, self._tickets)
         self._heard = time.monotonic()
         """When Redis last answered the watcher."""
-        self._orphans: set[str] = set()
-        """Ids whose caller has gone without Redis knowing."""
+        self._orphans: dict[str, tuple[Failure, str]] = {}
+        """Ids whose caller has gone without Redis knowing, and how their work ended for us."""
+        self._faults = FaultLog()
+        self._evicts: str | None = None
+        """Why Redis may lose requests."""
+        self._policy_at = float("-inf")
         self._tasks: list[asyncio.Task[None]] = []
         self._sender = Sender(self._scripts)
         self._models: list[WorkerModel] = []
@@ -98,20 +113,27 @@ class AdmissionClient:
         """Starts the reader. Does not fail when Redis is away: see `ready`."""
         client = cls(url, namespace, limits or Limits())
         client._tasks = [
-            asyncio.create_task(client._reader.run(), name="admission-replies"),
-            asyncio.create_task(client._watch(), name="admission-watch"),
+            asyncio.create_task(supervised("admission-replies", client._reader.run)),
+            asyncio.create_task(supervised("admission-watch", client._watch)),
         ]
         return client
 
     async def close(self) -> None:
         """Ends the reader; tickets still open fail as unavailable."""
+        await self.give_up()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for ticket in list(self._tickets.values()):
-            self._abandon(ticket, "unavailable", "The service is shutting down.")
         await self._reading.aclose()
         await self._redis.aclose()
+
+    async def give_up(self) -> None:
+        """Open tickets fail as unavailable, and their work ends if Redis can be told in `CLOSE_S`."""
+        for ticket in list(self._tickets.values()):
+            self._abandon(ticket, CLOSING)
+        with contextlib.suppress(*REDIS_ERRORS):
+            async with asyncio.timeout(CLOSE_S):
+                await self._cancel_orphans()
 
     async def submit(
         self,
@@ -135,7 +157,7 @@ class AdmissionClient:
             request_id: made by the server, unique over all tenants.
             image: the original bytes; they reach Redis once however many requests of a tenant share them, and
                 not at all where they are referred to and Redis has them.
-            timeout_s: from now, by the clock of Redis.
+            timeout_s: from now, by the clock of Redis; by ours it ends `LATE_S` later.
             events: whether objects are told as they are found; if not, they come with the final answer.
             key_id: whose use it counts as, for that key and day.
             cost: of decoding the image: it counts as that many ordinary requests.
@@ -147,7 +169,7 @@ class AdmissionClient:
         """
         new = request_id not in self._tickets
         ticket = self._tickets.setdefault(request_id, Ticket(request_id, timeout_s, self._cancel))
-        self._orphans.discard(request_id)
+        self._orphans.pop(request_id, None)
         before_image = ENTRY_VERSION, request_id, model, priority, tenant, task, encode(params)
         after_image = (
             *(len(params.phrases), round(timeout_s * 1000)),
@@ -161,7 +183,7 @@ class AdmissionClient:
             if new:
                 self._withdraw(request_id, error)
             if isinstance(error, REDIS_ERRORS):
-                raise _unreachable(error) from error
+                raise self._faults.failed(error) from error
             raise
         return ticket
 
@@ -171,7 +193,7 @@ class AdmissionClient:
             try:
                 await self._look_for_models()
             except REDIS_ERRORS as error:
-                raise _unreachable(error) from error
+                raise self._faults.failed(error) from error
         return self._models
 
     async def _look_for_models(self) -> None:
@@ -179,13 +201,20 @@ class AdmissionClient:
         self._models = registry.by_model(await registry.workers(self._redis, self._prefix))
         self._models_at = now
 
+    async def failed_models(self) -> list[FailedModel]:
+        """Models with workers that do not start. Raises Unavailable."""
+        try:
+            return await failed_models(self._redis, self._prefix)
+        except REDIS_ERRORS as error:
+            raise self._faults.failed(error) from error
+
     async def known_models(self) -> set[str]:
         """Names that may be asked for: of live workers, and of those that left lately. Raises Unavailable."""
         try:
             names: Any = await self._redis.zrange(f"{self._prefix}models", 0, -1)
         except REDIS_ERRORS as error:
-            raise _unreachable(error) from error
-        return {name.decode() for name in names}
+            raise self._faults.failed(error) from error
+        return {name.decode(errors="replace") for name in names}
 
     async def figures(self) -> Figures:
         """What `/metrics` shows. Raises Unavailable."""
@@ -193,20 +222,26 @@ class AdmissionClient:
             answer = await self._scripts.run("figures")
             return read_figures(answer, await registry.workers(self._redis, self._prefix))
         except REDIS_ERRORS as error:
-            raise _unreachable(error) from error
+            raise self._faults.failed(error) from error
 
     async def ready(self) -> tuple[bool, str]:
-        """(Redis answers and a worker lives, why not)."""
+        """(Redis takes requests and a worker lives, why not)."""
         try:
-            live = await registry.workers(self._redis, self._prefix)
+            async with asyncio.timeout(READY_S):
+                live = await registry.workers(self._redis, self._prefix)
+                # a replica and a full Redis would only let us read
+                await self._redis.set(f"{self._prefix}writable", 1, px=1000)
         except REDIS_ERRORS as error:
-            return False, _unreachable(error).detail
+            return False, self._faults.failed(error).detail
+        if self._evicts is not None:
+            return False, self._evicts
         return (True, "") if live else (False, "no worker is running")
 
     def _withdraw(self, request_id: str, error: BaseException) -> None:
         self._tickets.pop(request_id, None)
         if not isinstance(error, AdmissionError):
-            self._orphans.add(request_id)  # perhaps it was admitted, with nobody left to wait
+            # perhaps it was admitted, with nobody left to wait
+            self._orphans[request_id] = CANCELLED, "cancelled"
 
     def _accept(self, ticket: Ticket, model: str, answer: list[Any]) -> None:
         kind = answer[0].decode()
@@ -222,22 +257,24 @@ class AdmissionClient:
         ticket.admitted = True
         if kind == "answered":
             self._conclude(ticket, decode_terminal(answer[1]))
+        else:  # whatever Redis, its clock or the watcher do
+            ticket.end_late(LATE_S, lambda: self._abandon(ticket, LATE, "expired"))
 
     def _conclude(self, ticket: Ticket, terminal: Terminal) -> None:
         if self._tickets.get(ticket.id) is ticket:
             del self._tickets[ticket.id]
         ticket.conclude(terminal)
 
-    def _abandon(self, ticket: Ticket, problem: str, detail: str) -> None:
+    def _abandon(self, ticket: Ticket, failure: Failure, outcome: str = "cancelled") -> None:
         """Ends a ticket here and, as soon as Redis can be reached, its work there."""
-        self._orphans.add(ticket.id)
-        self._conclude(ticket, Failure(problem=problem, detail=detail))
+        self._orphans[ticket.id] = failure, outcome
+        self._conclude(ticket, failure)
 
     async def _cancel(self, ticket: Ticket) -> None:
         try:
             first = await self._scripts.run("cancel", ticket.id, encode(CANCELLED))
         except REDIS_ERRORS:
-            self._abandon(ticket, CANCELLED.problem, CANCELLED.detail)
+            self._abandon(ticket, CANCELLED)
         else:
             if first:
                 self._conclude(ticket, CANCELLED)
@@ -252,10 +289,22 @@ class AdmissionClient:
                 self._settle(waiting, standing)
                 await self._cancel_orphans()
                 await self._look_for_models()  # so that no request has to
+                await self._look_at_policy()
                 self._heard = time.monotonic()
-            except REDIS_ERRORS:
+                self._faults.worked()
+            except REDIS_ERRORS as error:
+                self._faults.failed(error)
+                if isinstance(error, ReadOnlyError):
+                    self._reading.renew()
                 self._give_up(waiting)
             await asyncio.sleep(WATCH_S)
+
+    async def _look_at_policy(self) -> None:
+        if time.monotonic() > self._policy_at + POLICY_S:
+            evicts = await may_evict(self._redis)
+            if evicts is not None and self._evicts is None:
+                log.error("Redis may lose requests", reason=evicts)
+            self._evicts, self._policy_at = evicts, time.monotonic()
 
     def _settle(self, waiting: list[Ticket], standing: list[bytes | None]) -> None:
         for ticket, answer in zip(waiting, standing, strict=True):
@@ -265,23 +314,12 @@ class AdmissionClient:
                 self._conclude(ticket, decode_terminal(answer))
 
     async def _cancel_orphans(self) -> None:
-        for request_id in list(self._orphans):
-            await self._scripts.run("cancel", request_id, encode(CANCELLED))
-            self._orphans.discard(request_id)
+        for request_id, (failure, outcome) in list(self._orphans.items()):
+            await self._scripts.run("cancel", request_id, encode(failure), outcome)
+            self._orphans.pop(request_id, None)
 
     def _give_up(self, waiting: list[Ticket]) -> None:
         now = time.monotonic()
         for ticket in waiting:
             if now > self._heard + AWAY_S:
-                self._abandon(ticket, LOST.problem, LOST.detail)
-            elif now > ticket.deadline + DEADLINE_GRACE_S:
-                self._abandon(ticket, "deadline-exceeded", "The request was not answered in time.")
-
-
-def _unreachable(error: BaseException) -> Unavailable:
-    """The log gets the reason; callers do not, since it names the address of Redis."""
-    if str(error).startswith("OOM"):
-        log.warning("Redis is out of memory", error=str(error))
-        return Unavailable("The queue has no memory left.", retry_after_s=5.0)
-    log.warning("Redis cannot be reached", error=str(error))
-    return Unavailable("The queue cannot be reached.", retry_after_s=1.0)
+                self._abandon(ticket, LOST)

@@ -13,7 +13,7 @@ from typing import Any
 from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import ReadOnlyError, RedisError
 
 from app.admission.wire import Command, Wire
 
@@ -43,7 +43,11 @@ class Producer(Redis):
         """Raises redis.exceptions.TimeoutError after `limit_s`; the connection is then dropped."""
         wire = self._free() or await self._wire()
         command, *rest = args
-        answer = await wire.send((*command.split(), *rest), self.limit_s)
+        try:
+            answer = await wire.send((*command.split(), *rest), self.limit_s)
+        except ReadOnlyError:
+            self.renew()
+            raise
         options.pop("keys", None)
         parse = self.response_callbacks.get(command)
         return parse(answer, **options) if parse else answer
@@ -57,11 +61,19 @@ class Producer(Redis):
         before = wire.send(first, self.limit_s)
         try:
             return await wire.send(await second(), self.limit_s)
+        except ReadOnlyError:
+            self.renew()
+            raise
         finally:
             if before.done():
                 before.result()  # when it failed, the second does not count
             else:
                 before.cancel()
+
+    def renew(self) -> None:
+        """Drops its connections: a primary that became a replica keeps them, and another one has its name."""
+        for wire in self._wires:
+            wire.drop()
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         """Ends its connections; commands that wait for an answer fail."""

@@ -15,20 +15,25 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 import structlog
+from redis.exceptions import ReadOnlyError
 
 from app.admission.connections import BLOCK_S, REDIS_ERRORS, consumer, producer
 from app.admission.decoding import Decoding
 from app.admission.execution import EngineDied, EngineLike, Execution, Tools
+from app.admission.faults import FaultLog
 from app.admission.messages import EngineCounts, WorkerInfo
 from app.admission.registry import BEAT_S
 from app.admission.room import Room
+from app.admission.unreadable import FAULTS, READINGS
 from app.admission.watchdog import Watchdog
 from app.admission.worker_queue import Delivery, WorkerQueue, handed_over
 from app.settings import Settings
+from app.supervised import RESTARTS, supervised
 
 log = structlog.get_logger(__name__)
 
@@ -67,8 +72,7 @@ class Feeder:
         """The one request in flight was lost by another worker; nothing may run beside it."""
         self._lost = False
         """A dead worker left requests, and it is for us to run them, each alone, before anything new."""
-        self._heard = True
-        """Redis answered the last beat."""
+        self._faults = FaultLog()
         self._more = True
         """Requests may be waiting in Redis."""
         self._idle = False
@@ -95,9 +99,12 @@ class Feeder:
             async with asyncio.TaskGroup() as group:
                 await self._look()
                 await self._beat_once()
-                loops = [group.create_task(loop()) for loop in (self._beat, self._listen, self._guard)]
+                loops = [
+                    group.create_task(supervised(f"worker-{loop.__name__.strip('_')}", loop))
+                    for loop in (self._beat, self._listen, self._guard)
+                ]
                 stirrer = group.create_task(self._stir_on(stop))
-                await self._feed(stop)
+                await supervised("worker-feed", partial(self._feed, stop))
                 await self._drain()
                 for task in (*loops, stirrer):
                     task.cancel()
@@ -186,11 +193,11 @@ class Feeder:
         try:
             self._lost, gone = await self._queue.beat(self._describe(), list(self._running))
         except REDIS_ERRORS as error:
-            if self._heard:
-                log.warning("Redis cannot be reached", error=str(error))
-            self._heard = False
+            self._faults.failed(error)
+            if isinstance(error, ReadOnlyError):
+                self._listening.renew()
             return
-        self._heard = True
+        self._faults.worked()
         self._idle = self._idle and not self._lost
         for name in gone:
             executions[name].cancel()
@@ -231,6 +238,8 @@ class Feeder:
             runs_jobs=self._settings.runs_jobs,
             uptime_s=time.monotonic() - self._began,
             engine=EngineCounts(**asdict(stats)) if stats else None,
+            unreadable=dict(READINGS),
+            restarts=dict(RESTARTS),
         )
 
     async def _listen(self) -> None:
@@ -249,14 +258,21 @@ class Feeder:
                     self._more = True
                     continue
                 for _, fields in entries:
-                    delivery = handed_over(fields)
-                    if delivery is None:
-                        self._cancel(fields[b"id"].decode(), int(fields[b"attempt"]))
-                    else:
-                        self._idle = False
-                        self._start(delivery)
+                    try:
+                        self._hear(fields)
+                    except FAULTS as error:
+                        with contextlib.suppress(*REDIS_ERRORS):  # then its deadline ends it
+                            await self._queue.end_unreadable(fields, error)
             self._stirred.set()
             await asyncio.sleep(0)  # what was started asks for its image before we listen again
+
+    def _hear(self, fields: dict[bytes, bytes]) -> None:
+        delivery = handed_over(fields)
+        if delivery is None:
+            self._cancel(fields[b"id"].decode(), int(fields[b"attempt"]))
+        else:
+            self._idle = False
+            self._start(delivery)
 
     def _cancel(self, name: str, attempt: int) -> None:
         running = self._running.get((name, attempt))

@@ -35,9 +35,9 @@ def read_figures(answer: list[Any], workers: list[WorkerInfo]) -> Figures:
     """What the script `figures` returned."""
     pairs = zip(answer[0][::2], answer[0][1::2], strict=True)
     return Figures(
-        {name.decode(): int(number) for name, number in pairs},
+        {name.decode(errors="replace"): int(number) for name, number in pairs if number.isdigit()},
         [
-            Lane(model.decode(), priority.decode(), waiting, taken, oldest_ms / 1000)
+            Lane(model.decode(errors="replace"), priority.decode(), waiting, taken, oldest_ms / 1000)
             for model, priority, waiting, taken, oldest_ms in answer[1:]
         ],
         workers,

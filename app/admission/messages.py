@@ -6,6 +6,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from app.admission.unreadable import skipped
+
 Priority = Literal["interactive", "batch"]
 ENTRY_VERSION = "1"
 """`v` of a queue entry. A worker leaves entries of a version it does not know alone."""
@@ -116,6 +118,10 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     runs_jobs: bool = False
     uptime_s: float = 0.0
     engine: EngineCounts | None = None
+    unreadable: dict[str, int] = {}
+    """Readings of records that it could not read, by kind."""
+    restarts: dict[str, int] = {}
+    """How often its tasks were begun again, by name."""
 
 
 class WorkerModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +163,7 @@ def decode_terminal(data: bytes) -> Terminal:
     try:
         return _terminal_decoder.decode(data)
     except msgspec.DecodeError as error:
+        skipped("answer", error)
         return Failure(problem="internal", detail=f"The worker's answer cannot be read: {error}")
 
 

@@ -8,6 +8,7 @@ from redis.asyncio import Redis
 
 from app.admission.messages import WorkerInfo, WorkerModel, decode_worker
 from app.admission.scripts import prefix
+from app.admission.unreadable import FAULTS, skipped
 
 LEASE_S = 3.0
 """A worker that is silent for longer counts as dead, and its requests as lost."""
@@ -17,14 +18,22 @@ BEAT_S = 0.5
 async def workers(redis: Redis, prefix: str) -> list[WorkerInfo]:
     """Workers whose heartbeat is younger than LEASE_S. Raises RedisError or OSError."""
     members: Any = await redis.smembers(f"{prefix}workers")
-    names = sorted(name.decode() for name in members)
+    names = sorted(members)
     if not names:
         return []
-    infos: list[Any] = await redis.mget([f"{prefix}worker:{name}" for name in names])
+    infos: list[Any] = await redis.mget([f"{prefix}worker:".encode() + name for name in names])
     dead = [name for name, info in zip(names, infos, strict=True) if info is None]
     if dead:
         await redis.srem(f"{prefix}workers", *dead)
-    return [decode_worker(info) for info in infos if info is not None]
+    return [worker for info in infos if info is not None for worker in _readable(info)]
+
+
+def _readable(info: bytes) -> list[WorkerInfo]:
+    try:
+        return [decode_worker(info)]
+    except FAULTS as error:
+        skipped("worker", error)
+        return []
 
 
 def by_model(infos: list[WorkerInfo]) -> list[WorkerModel]:

@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 import structlog
-from msgspec import DecodeError
 from redis.asyncio import Redis
 
 from app.admission.connections import BLOCK_S, REDIS_ERRORS
 from app.admission.messages import decode_event, decode_terminal
 from app.admission.tickets import Ticket
+from app.admission.unreadable import FAULTS, skipped
 
 BATCH = 500
 BACKOFF_S = (0.05, 0.1, 0.25, 0.5, 1.0)
@@ -55,17 +55,18 @@ class ReplyReader:
         for _, entries in answer or []:
             for entry_id, fields in entries:
                 self.last = entry_id.decode()
-                self._hand_out(fields)
+                try:
+                    self._hand_out(fields)
+                except FAULTS as error:  # the final answer is in result:ID as well
+                    skipped("reply", error)
 
     def _hand_out(self, fields: dict[bytes, bytes]) -> None:
         ticket = self._tickets.get(fields[b"id"].decode())
         if ticket is None:
             return
-        try:
-            if fields[b"seq"]:
-                ticket.feed(int(fields[b"attempt"]), int(fields[b"seq"]), decode_event(fields[b"event"]))
-            else:
-                del self._tickets[ticket.id]
-                ticket.conclude(decode_terminal(fields[b"event"]))
-        except DecodeError as error:  # an event of a newer worker
-            log.warning("unknown event", error=str(error))
+        if fields[b"seq"]:
+            ticket.feed(int(fields[b"attempt"]), int(fields[b"seq"]), decode_event(fields[b"event"]))
+        else:
+            terminal = decode_terminal(fields[b"event"])
+            del self._tickets[ticket.id]
+            ticket.conclude(terminal)

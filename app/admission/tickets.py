@@ -35,6 +35,7 @@ class Ticket:
         """Objects of the current attempt, per phrase."""
         self._delivered = Counter[int]()
         self._ended: set[int] = set()
+        self._late: asyncio.TimerHandle | None = None
 
     @property
     def terminal(self) -> Terminal | None:
@@ -69,6 +70,12 @@ class Ticket:
             ending.set_result(self._terminal)
         return ending
 
+    def end_late(self, late_s: float, end: Callable[[], None]) -> None:
+        """Calls `end` so many seconds after the deadline unless there is an answer then."""
+        if self._terminal is None and self._late is None:
+            left = self.deadline + late_s - time.monotonic()
+            self._late = asyncio.get_running_loop().call_later(max(left, 0.0), end)
+
     async def cancel(self) -> None:
         """Stops the work, unless the final answer came first. Never raises; a second call does nothing."""
         if self._terminal is None:
@@ -96,6 +103,8 @@ class Ticket:
         if self._terminal is not None:
             return
         self._terminal = terminal
+        if self._late is not None:
+            self._late.cancel()
         for ending in self._ending:
             if not ending.done():
                 ending.set_result(terminal)

@@ -13,11 +13,12 @@ from typing import Any, cast
 import hiredis
 from redis.asyncio.connection import SSLConnection, parse_url
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 CONNECT_TIMEOUT_S = 2.0
 Command = tuple[bytes | str | int | float, ...]
+_KINDS = {"NOSCRIPT": NoScriptError, "READONLY": ReadOnlyError}
 
 
 class Wire(asyncio.Protocol):
@@ -145,5 +146,5 @@ def _tls(options: dict[str, Any]) -> Any:
 
 
 def _error(message: str) -> RedisError:
-    kind = NoScriptError if message.startswith("NOSCRIPT") else ResponseError
-    return kind(message)
+    word = message.partition(" ")[0]
+    return _KINDS.get(word, ResponseError)(message)

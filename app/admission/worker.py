@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -14,8 +15,11 @@ import structlog
 import uvloop
 
 from app import logs, tracing
+from app.admission.connections import REDIS_ERRORS, producer
 from app.admission.decoding import DECODE_THREADS
 from app.admission.execution import EngineDied, EngineLike
+from app.admission.failed import leave_reason
+from app.admission.faults import refuse_evicting
 from app.admission.feeder import Feeder
 from app.jobs.opening import check_stores, jobs_beside
 from app.misspelt import warn_misspelt
@@ -50,14 +54,26 @@ def run_worker(settings: Settings) -> int:
         return Engine.load(settings.model, prepare_threads=DECODE_THREADS, **settings.engine_options)
 
     check_stores(settings)
+    refuse_evicting(settings.redis_url)
     try:
         uvloop.run(work(settings, load, decode))
     except EngineError as error:  # the model, the device or a limit cannot be had
-        raise SettingsError(as_flags(str(error))) from None
+        reason = as_flags(str(error))
+        asyncio.run(_leave_reason(settings, reason))
+        raise SettingsError(reason) from None
     except EngineDied as error:
         log.error("the engine ended", error=str(error))
         return 1
     return 0
+
+
+async def _leave_reason(settings: Settings, reason: str) -> None:
+    """For the supervisor, which sees the exit status only."""
+    if settings.worker_id and settings.redis_url:
+        redis = producer(settings.redis_url)
+        with contextlib.suppress(*REDIS_ERRORS):
+            await leave_reason(redis, settings.namespace, settings.worker_id, reason)
+        await redis.aclose()
 
 
 def _end_process(uncaught: threading.ExceptHookArgs) -> None:

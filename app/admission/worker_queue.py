@@ -23,10 +23,12 @@ from app.admission.messages import (
 )
 from app.admission.registry import LEASE_S
 from app.admission.scripts import Scripts
+from app.admission.unreadable import FAULTS, skipped
 from app.intake.cost import COSTLY, ORDINARY, Cost
 
 ALL = 1_000_000
 LEASE_MS = round(LEASE_S * 1000)
+UNREADABLE = Failure(problem="internal", detail="The worker cannot read this request.")
 _TEXTS = (b"tenant", b"task", b"priority", b"events", b"params", b"image", b"traceparent")
 
 
@@ -103,13 +105,32 @@ class WorkerQueue:
         limits = flood, flood_rows, costly, COSTLY
         arguments = (rows, batch_rows, ENTRY_VERSION, *limits, *_flat(held.items()))
         now, more, *taken = await self._scripts.run("take", self._worker, self._model, *arguments)
-        return _deliveries([now, *taken]), bool(more)
+        return await self._readable([now, *taken]), bool(more)
 
     async def reclaim(self) -> Delivery | None:
         """One request of a dead worker; it must run alone here."""
         answer = await self._scripts.run("reclaim", self._worker, self._model, LEASE_MS, ENTRY_VERSION)
-        claimed = _deliveries(answer)
+        claimed = await self._readable(answer)
         return claimed[0] if claimed else None
+
+    async def _readable(self, answer: list[Any]) -> list[Delivery]:
+        """A request that cannot be read ends here: nobody of this version could work on it."""
+        now_ms, now = answer[0], time.monotonic()
+        deliveries = []
+        for parts in answer[1:]:
+            try:
+                deliveries.append(_delivery(parts, now_ms, now))
+            except FAULTS as error:
+                skipped("request", error)
+                await self._scripts.run("finish", self._worker, *parts[:2], encode(UNREADABLE), "failed")
+        return deliveries
+
+    async def end_unreadable(self, fields: Mapping[bytes, bytes], error: BaseException) -> None:
+        """An entry of the inbox that `handed_over` does not understand; a request that came so ends."""
+        skipped("inbox", error)
+        if b"id" in fields and fields.get(b"attempt", b"").isdigit():
+            named = fields[b"id"], fields[b"attempt"]
+            await self._scripts.run("finish", self._worker, *named, encode(UNREADABLE), "failed")
 
     async def beat(self, info: WorkerInfo, held: Iterable[tuple[str, int]]) -> tuple[bool, set[str]]:
         """Returns whether a dead worker left a request, and which of `held` are not ours any more."""
@@ -167,11 +188,6 @@ def _outcome(answer: Completed | Failure) -> str:
 
 def _flat(held: Iterable[tuple[str, int]]) -> list[str | int]:
     return [part for pair in held for part in pair]
-
-
-def _deliveries(answer: list[Any]) -> list[Delivery]:
-    now_ms, now = answer[0], time.monotonic()
-    return [_delivery(parts, now_ms, now) for parts in answer[1:]]
 
 
 def _delivery(parts: list[Any], now_ms: int, now: float) -> Delivery:

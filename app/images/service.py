@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from app.access.caller import Caller
 from app.admission.messages import Completed, SpatialParams
 from app.bodies import INLINE_BYTES
+from app.deadlines import AnsweredWithin
 from app.images.picture import Picture
 from app.images.store import ImageStore
 from app.inference import Inference
@@ -60,15 +61,17 @@ class ImageService:
             ProblemError: the image or the model is not usable, the deadline passed. ClientGone.
         """
         until = asyncio.get_running_loop().time() + timeout_s
-        sent = await self.picture(source, caller.tenant, timeout_s)
-        assert isinstance(sent.data, bytes)
-        kept = await self._store.keep(caller.tenant, sent.data, sent.width, sent.height, sent.cost)
+        async with AnsweredWithin(timeout_s):
+            sent = await self.picture(source, caller.tenant, timeout_s)
+            assert isinstance(sent.data, bytes)
+            kept = await self._store.keep(caller.tenant, sent.data, sent.width, sent.height, sent.cost)
         assert kept.id is not None
         try:
             left_s = max(until - asyncio.get_running_loop().time(), 0.001)
-            ticket = await self._inference.submit(
-                "detect", _WARM_UP, kept, caller, model=model, timeout_s=left_s
-            )
+            async with AnsweredWithin(left_s):
+                ticket = await self._inference.submit(
+                    "detect", _WARM_UP, kept, caller, model=model, timeout_s=left_s
+                )
             return kept, await self._inference.result(ticket, disconnected, {"image": source.field})
         except BaseException:
             await self._store.forget(caller.tenant, kept.id)

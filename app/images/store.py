@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-import anyio
 import structlog
 from redis.asyncio import Redis
 
 from app.admission.connections import REDIS_ERRORS
 from app.admission.errors import QueueFull, TenantQueueFull, Unavailable
+from app.admission.faults import unavailable
 from app.admission.images import ImageRef
 from app.admission.scripts import prefix
 from app.images.picture import Picture
@@ -23,6 +23,7 @@ from app.intake.cost import ORDINARY, Cost, unknown_cost
 from app.problems import ProblemError
 
 SWEEP_S = 5.0
+FORGET_S = 0.05
 _LUA = files("app.images").joinpath("lua")
 
 log = structlog.get_logger(__name__)
@@ -44,6 +45,7 @@ class ImageStore:
         self._redis = redis
         self._prefix = prefix(namespace)
         self._room = room
+        self._dropping: set[asyncio.Task[None]] = set()
         common = _LUA.joinpath("common.lua").read_text(encoding="utf-8")
         self._scripts = {
             name: redis.register_script(common + _LUA.joinpath(f"{name}.lua").read_text(encoding="utf-8"))
@@ -99,8 +101,17 @@ class ImageStore:
             raise unknown_image()
 
     async def forget(self, tenant: str, image_id: str) -> None:
-        """Drop it although the task that asks for it may be being cancelled; without Redis it expires."""
-        with anyio.CancelScope(shield=True), contextlib.suppress(Unavailable, ProblemError):
+        """Drop it although the task that asks for it may be being cancelled; without Redis it expires.
+
+        A Redis that takes its time is not waited for.
+        """
+        dropping = asyncio.create_task(self._drop_if_there(tenant, image_id))
+        self._dropping.add(dropping)
+        dropping.add_done_callback(self._dropping.discard)
+        await asyncio.wait({dropping}, timeout=FORGET_S)
+
+    async def _drop_if_there(self, tenant: str, image_id: str) -> None:
+        with contextlib.suppress(Unavailable, ProblemError):
             await self.drop(tenant, image_id)
 
     async def keep_swept(self) -> None:
@@ -121,7 +132,7 @@ class ImageStore:
             try:
                 data: Any = await self._redis.get(f"{self._prefix}image:{tenant}:{sha}")
             except REDIS_ERRORS as error:
-                raise _unavailable() from error
+                raise unavailable(error, "The image store") from error
             if data is None:
                 raise unknown_image()
             return bytes(data)
@@ -132,13 +143,9 @@ class ImageStore:
         try:
             return await self._scripts[name](keys=[self._prefix], args=list(arguments))
         except REDIS_ERRORS as error:
-            raise _unavailable() from error
+            raise unavailable(error, "The image store") from error
 
 
 def unknown_image() -> ProblemError:
     """The same for an id that never was, one that expired, and one of another tenant."""
     return ProblemError("not-found", "There is no image with this id; upload it again.", field="image_id")
-
-
-def _unavailable() -> Unavailable:
-    return Unavailable("The image store cannot be reached.", retry_after_s=1.0)

@@ -16,6 +16,7 @@ from litestar.response import Stream
 from app.access.caller import Caller, caller_of
 from app.access.gate import NEEDS
 from app.correlation import request_id_of
+from app.deadlines import AnsweredWithin
 from app.idempotency.replays import REPLAYED, Replays, key_of
 from app.images.service import ImageService
 from app.inference import Inference, disconnection
@@ -65,14 +66,16 @@ async def _answer(task: Task, request: Request[Any, Any, Any], state: State) -> 
     caller = caller_of(request)
     async with AsyncExitStack() as stack:
         keep = _forget
-        if key is not None:
-            replays: Replays = state.replays
-            claim = await replays.claim(caller.tenant, task, key, await asyncio.to_thread(asked.fingerprint))
-            if isinstance(claim, bytes):
-                return _again(task, claim, asked.stream)
-            await stack.enter_async_context(claim)
-            keep = claim.keep
-        running = await _submit(task, asked, caller, request_id_of(request), state)
+        async with AnsweredWithin(asked.remaining_s):  # from here on the ticket sees to it
+            if key is not None:
+                replays: Replays = state.replays
+                print_of = await asyncio.to_thread(asked.fingerprint)
+                claim = await replays.claim(caller.tenant, task, key, print_of, asked.remaining_s)
+                if isinstance(claim, bytes):
+                    return _again(task, claim, asked.stream)
+                await stack.enter_async_context(claim)
+                keep = claim.keep
+            running = await _submit(task, asked, caller, request_id_of(request), state)
         if asked.stream:
             return _event_stream(_events(running, keep, stack.pop_all()))
         inference: Inference = state.inference

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
+import structlog
 
 from app.admission.client import Ticket
 from app.admission.messages import Completed, Failure, ObjectEvent
 from app.images.picture import Picture
 from app.inference import cancel, problem_of
+from app.problems import ProblemError
 from app.spatial.answers import build_answer, build_object
 from app.spatial.requests import SpatialRequest
 from app.spatial.schemas import DetectAnswer, PointAnswer, Task
@@ -21,6 +23,8 @@ HEARTBEAT_S = 15.0
 Answer = DetectAnswer | PointAnswer
 Keep = Callable[[bytes], Awaitable[None]]
 _T = TypeVar("_T")
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,10 @@ class Running:
                 elif isinstance(event, Failure):
                     ended = True
                     yield _sse("error", problem_of(event, self.request.names).document(self.request_id))
+        except Exception:  # the head of the answer is gone, so the stream itself says it
+            log.exception("a stream failed", request_id=self.request_id)
+            failed = ProblemError("internal", "Something went wrong here; the log has the details.")
+            yield _sse("error", failed.document(self.request_id))
         finally:
             if not ended:
                 await cancel(self.ticket)

@@ -11,6 +11,7 @@ from app.access.gate import NEEDS, Gate
 from app.access.middleware import Access
 from app.admission.client import AdmissionClient
 from app.admission.errors import AdmissionError
+from app.admission.failed import FailedModel
 from app.admission.messages import WorkerModel
 from app.openapi import ACCESS_PROBLEMS, OpenOperation, problem_responses
 from app.problems import ProblemError
@@ -27,9 +28,10 @@ class Health(Struct, frozen=True):
 
 
 class Models(Struct, frozen=True):
-    """The models that live workers serve."""
+    """The models that live workers serve, and those that `pointbox serve` cannot start."""
 
     models: list[WorkerModel]
+    failed: list[FailedModel] = []
 
 
 class HealthController(Controller):
@@ -95,6 +97,9 @@ class ModelController(Controller):
         responses=problem_responses(*ACCESS_PROBLEMS, "unavailable"),
     )
     async def models(self, state: State) -> Models:
-        """The models that live workers serve, their tasks, and how busy they are, counted in phrases."""
+        """The models that live workers serve, their tasks, and how busy they are, counted in phrases.
+
+        `failed` names the models with workers that do not start, and why.
+        """
         client: AdmissionClient = state.client
-        return Models(await client.models())
+        return Models(await client.models(), await client.failed_models())

@@ -5,7 +5,7 @@ Every API process shows the same ones, since they come from Redis; those of its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -13,6 +13,8 @@ from prometheus_client.registry import Collector
 
 from app.admission.figures import Figures
 from app.admission.messages import EngineCounts, WorkerInfo
+from app.admission.unreadable import READINGS
+from app.supervised import RESTARTS
 
 _REFUSALS = ("queue-full", "tenant-queue-full")
 _WORKER = ("model", "worker")
@@ -21,7 +23,8 @@ _WORKER = ("model", "worker")
 def exposition(http: CollectorRegistry, figures: Figures | None) -> bytes:
     """The text format: the figures of this process, and those of all. None: Redis is away."""
     registry = CollectorRegistry()
-    registry.register(_Collected([_up(figures), *(_families(figures) if figures else ())]))
+    own = _troubles("pointbox", "this process", (), [((), READINGS, RESTARTS)])
+    registry.register(_Collected([_up(figures), *own, *(_families(figures) if figures else ())]))
     return generate_latest(http) + generate_latest(registry)
 
 
@@ -41,6 +44,8 @@ def _families(figures: Figures) -> Iterator[Metric]:
     yield from _queue(figures)
     yield from _counts(figures.counts)
     yield from _workers(figures.workers)
+    theirs = [((worker.name, worker.id), worker.unreadable, worker.restarts) for worker in figures.workers]
+    yield from _troubles("pointbox_worker", "a worker", _WORKER, theirs)
     yield from _engines([(worker, worker.engine) for worker in figures.workers if worker.engine])
 
 
@@ -65,15 +70,45 @@ def _counts(counts: dict[str, int]) -> Iterator[Metric]:
         "pointbox_requests_refused", "Requests that found it full.", labels=["problem"]
     )
     ended = CounterMetricFamily("pointbox_requests_ended", "Requests by how they ended.", labels=["outcome"])
+    dropped = CounterMetricFamily(
+        "pointbox_queue_unreadable", "Entries of the queue that were no requests.", labels=[]
+    )
     for name, number in sorted(counts.items()):
         what, _, priority = name.partition(":")
         if what == "admitted":
             admitted.add_metric([priority], number)
+        elif what == "unreadable":
+            dropped.add_metric([], number)
         elif what in _REFUSALS:
             refused.add_metric([what], number)
         else:
             ended.add_metric([what], number)
-    yield from (admitted, refused, ended)
+    yield from (admitted, refused, ended, dropped)
+
+
+def _troubles(
+    prefix: str,
+    whose: str,
+    labels: tuple[str, ...],
+    troubles: list[tuple[tuple[str, ...], Mapping[str, int], Mapping[str, int]]],
+) -> Iterator[Metric]:
+    """What must not happen, and does no harm alone. `troubles`: whose, unreadable records, restarts."""
+    unreadable = CounterMetricFamily(
+        f"{prefix}_unreadable_records",
+        f"Readings of records in Redis that {whose} cannot read.",
+        labels=(*labels, "kind"),
+    )
+    restarts = CounterMetricFamily(
+        f"{prefix}_task_restarts",
+        f"Tasks of {whose} that failed and were begun again.",
+        labels=(*labels, "task"),
+    )
+    for who, readings, begun in troubles:
+        for kind, number in readings.items():
+            unreadable.add_metric((*who, kind), number)
+        for task, number in begun.items():
+            restarts.add_metric((*who, task), number)
+    yield from (unreadable, restarts)
 
 
 def _requests(what: str, help_text: str, label: str) -> CounterMetricFamily:

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from app import logs, tracing
+from app import child, logs, tracing
 from app.admission.worker import work
 from app.serve import Commands, run_serve
 from app.settings import Settings
@@ -29,7 +29,22 @@ def serve(role: str) -> int:
     return run_serve(Settings.load(port=0), Commands(worker=command))
 
 
+def partly() -> int:
+    """Of several models one cannot start, until there is a file FAKE_FIXED."""
+    settings = Settings.load()
+    if settings.model.startswith("bad") and not os.path.exists(os.environ["FAKE_FIXED"]):
+        return int(os.environ["FAKE_STATUS"])
+    return worker()
+
+
+def serve_partly() -> int:
+    child.RETRY_S = 0.5
+    return serve("partly")
+
+
 ROLES = {
+    "serve-partly": serve_partly,
+    "partly": partly,
     "serve": lambda: serve("worker"),
     "serve-broken": lambda: serve("broken"),
     "serve-misconfigured": lambda: serve("misconfigured"),

@@ -14,6 +14,7 @@ from litestar import Litestar, get
 from app.access.caller import ANONYMOUS
 from app.admission.client import AdmissionClient, Ticket
 from app.admission.errors import UnknownModel
+from app.admission.failed import FailedModel
 from app.admission.messages import SpatialParams, WorkerModel
 from app.correlation import Correlation
 from app.errors import handlers
@@ -88,6 +89,9 @@ class Queue:
 
     async def known_models(self) -> set[str]:
         return {"mine"}
+
+    async def failed_models(self) -> list[FailedModel]:
+        return []
 
     async def submit(self, *, model: str, **_: Any) -> Ticket:
         self.asked.append(model)

@@ -81,6 +81,17 @@ local function fields_of(entry)
   return fields
 end
 
+-- Whether an entry of a lane is a request, of whatever version.
+local function is_request(fields)
+  return fields.v and fields.id
+end
+
+local function drop_unreadable(lane, entry)
+  redis.call('XACK', lane, GROUP, entry[1])
+  redis.call('XDEL', lane, entry[1])
+  redis.call('HINCRBY', P .. 'counts', 'unreadable', 1)
+end
+
 local function request(id)
   local names = {'model', 'priority', 'tenant', 'lane', 'entry', 'image', 'cost', 'reply', 'state',
                  'attempt', 'worker', 'result_ttl', 'key', 'price'}
@@ -194,7 +205,7 @@ end
 -- An answer counts with its price.
 local function measure(key, now, price)
   local rate = redis.call('HMGET', key, 'count', 'ms', 'at')
-  local passed = math.min(now - tonumber(rate[3] or now), IDLE_MS)
+  local passed = math.max(0, math.min(now - tonumber(rate[3] or now), IDLE_MS)) -- its clock may be set back
   local left = math.exp(-passed / RATE_MS)
   local count, ms = tonumber(rate[1] or 0) * left + price, tonumber(rate[2] or 0) * left + passed
   redis.call('HSET', key, 'count', string.format('%.6f', count), 'ms', string.format('%.3f', ms), 'at', int(now))
@@ -318,7 +329,9 @@ local function first_lost(lane, lease, v)
     end
     local entry = redis.call('XRANGE', lane, pending[1], pending[1])[1]
     local fields = entry and fields_of(entry)
-    if not fields or redis.call('EXISTS', P .. 'req:' .. fields.id) == 0 then -- a Redis that evicts
+    if fields and not is_request(fields) then
+      drop_unreadable(lane, entry)
+    elseif not fields or redis.call('EXISTS', P .. 'req:' .. fields.id) == 0 then -- a Redis that evicts
       redis.call('XACK', lane, GROUP, pending[1])
       redis.call('XDEL', lane, pending[1])
     elseif fields.v == v then

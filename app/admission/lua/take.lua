@@ -25,6 +25,10 @@ sweep(now)
 local function peek(lane)
   local entry = redis.call('XRANGE', lane, '(' .. last_delivered(lane), '+', 'COUNT', 1)[1]
   local fields = entry and fields_of(entry)
+  if fields and not is_request(fields) then
+    drop_unreadable(lane, entry)
+    return peek(lane)
+  end
   if not fields or fields.v ~= v then
     return nil
   end
