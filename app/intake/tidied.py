@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from app.intake.formats import SPELLED
 from app.problems import ProblemError
 
 
@@ -37,5 +38,5 @@ def without(data: bytes, dropped: Sequence[tuple[int, int]]) -> bytes:
 
 def too_many(format: str, what: str, limit: int) -> ProblemError:
     """The problem for a file that consists of more parts than any real one."""
-    detail = f"The {format} file is not read: it has more than {limit:,} {what}."
+    detail = f"The {SPELLED.get(format, format)} file is not read: it has more than {limit:,} {what}."
     return ProblemError("invalid-image", detail, field="image")
