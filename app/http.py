@@ -40,7 +40,7 @@ _NO_HTTP = ProblemError("invalid-request", "This is no HTTP request that can be 
 _TARGET = ProblemError(
     "invalid-request", "The target of a request must be a path that begins with a slash.", status=400
 )
-_HOSTS = ProblemError("invalid-request", "A request must not have two Host headers.", status=400)
+_HOSTS = ProblemError("invalid-request", "A request must have one Host header.", status=400)
 _LATE = ProblemError(
     "invalid-request", "The request stopped half-way, or took too long to begin.", status=408
 )
@@ -110,7 +110,8 @@ class HttpProtocol(HttpToolsProtocol):
         """Raises ValueError, which ends the parsing, for a head that is refused."""
         if not self.url.startswith(b"/"):
             self._fail(_TARGET)
-        if sum(name == b"host" for name, _ in self.headers) > 1:
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
             self._fail(_HOSTS)
         if self.parser.should_upgrade():  # `_parse` starts again without that
             return

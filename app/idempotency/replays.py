@@ -66,10 +66,10 @@ class Claim:
         self._renewing: asyncio.Task[None] | None = None
         self._kept = False
 
-    async def keep(self, answer: bytes) -> None:
+    async def keep(self, answer: bytes, keep_s: float = KEEP_S) -> None:
         """From now on this is the answer. Its caller gets it even when Redis is away and cannot keep it."""
         self._kept = True
-        await self._settle_in_time("keep", KEEP_S * 1000, answer)
+        await self._settle_in_time("keep", round(keep_s * 1000), answer)
 
     async def __aenter__(self) -> Claim:
         self._renewing = asyncio.create_task(supervised("idempotency-renewal", self._renew))

@@ -16,7 +16,7 @@ from app.access.caller import caller_of
 from app.access.gate import NEEDS
 from app.bodies import invalid, read_body
 from app.correlation import request_id_of
-from app.idempotency.replays import REPLAYED, Replays, key_of
+from app.idempotency.replays import KEEP_S, REPLAYED, Replays, key_of
 from app.images.documents import DELETE_PROBLEMS, UPLOAD_PROBLEMS, ForgetOperation, UploadOperation
 from app.images.schemas import ImageBody, UploadedImage
 from app.images.service import ImageService
@@ -56,7 +56,7 @@ class ImageController(Controller):
             if key is not None:
                 replays: Replays = state.replays
                 asked = await asyncio.to_thread(_fingerprint, source, body.model, timeout_s)
-                claim = await replays.claim(caller.tenant, "images", key, asked)
+                claim = await replays.claim(caller.tenant, "images", key, asked, timeout_s)
                 if isinstance(claim, bytes):
                     again = msgspec.json.decode(claim, type=UploadedImage)
                     return Response(again, status_code=201, headers=REPLAYED)
@@ -76,7 +76,7 @@ class ImageController(Controller):
                 notes=seen.notes,
             )
             if claim is not None:
-                await claim.keep(msgspec.json.encode(answer))
+                await claim.keep(msgspec.json.encode(answer), min(KEEP_S, settings.image_ttl_s))
             return Response(answer, status_code=201)
 
     @delete(

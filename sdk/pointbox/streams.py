@@ -23,18 +23,23 @@ class Stream(Generic[F, R]):
         self._pieces = pieces
         self._found: Iterator[F] = iter(())
         self._closed = False
+        self._error: Exception | None = None
+        """What ended the stream early: asked again, it does not look like the end of the answer."""
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> F:
+        if self._error is not None:
+            raise self._error
         try:
             while not self._closed and self._answering.result is None:
                 for found in self._found:
                     return found
                 if self._answering.result is None:
                     self._found = self._answering.feed(self._pieces.next())
-        except BaseException:
+        except BaseException as error:
+            self._error = error if isinstance(error, Exception) else None
             self.close()
             raise
         self.close()
@@ -68,18 +73,23 @@ class AsyncStream(Generic[F, R]):
         self._pieces = pieces
         self._found: Iterator[F] = iter(())
         self._closed = False
+        self._error: Exception | None = None
+        """What ended the stream early: asked again, it does not look like the end of the answer."""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> F:
+        if self._error is not None:
+            raise self._error
         try:
             while not self._closed and self._answering.result is None:
                 for found in self._found:
                     return found
                 if self._answering.result is None:
                     self._found = self._answering.feed(await self._pieces.next())
-        except BaseException:
+        except BaseException as error:
+            self._error = error if isinstance(error, Exception) else None
             await self.close()
             raise
         await self.close()

@@ -226,6 +226,8 @@ def test_a_client_is_closed_while_a_stream_is_open(script: Script, png: bytes, w
             next(stream) if rest is None else rest.result(20)
         with pytest.raises(pointbox.ConnectionFailed):
             stream.result()
+        with pytest.raises(pointbox.ConnectionFailed):
+            list(stream)
     assert left.wait(20)
     stream.close()
     del stream
