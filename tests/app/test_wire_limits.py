@@ -265,6 +265,7 @@ async def test_an_upgrade_is_not_made_and_the_body_is_read(upgrade: str, togethe
         (b"CONNECT localhost:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", "slash"),
         (b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", "slash"),
         (b"GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", "Host"),
+        (b"GET /livez HTTP/1.1\r\n\r\n", "Host"),
         (b"GET /livez HTTP/1.1\r\nHost: localhost\r\nhost: localhost\r\n\r\n", "Host"),
     ],
 )
