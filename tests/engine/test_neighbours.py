@@ -21,14 +21,14 @@ from engine.models.base import Model
 from engine.request import Request
 from engine.sequence import Sequence
 from engine.steps import Step
-from tests.engine.asking import assert_at_rest, engine_on, idle, picture, places_of, submit, until
+from tests.engine.asking import Listener, assert_at_rest, engine_on, idle, picture, places_of, submit, until
 from tests.engine.faulty import DeviceBroke, Work, Wrapped
 
 PAIR = Request("detect", picture(20), ("red circle", "star"), max_objects=10, dedupe=False)
 """Leaves two rows, and pages that the neighbour gets."""
-NEIGHBOUR = Request("detect", picture(21), ("red circle",), max_objects=120, dedupe=False)
+NEIGHBOUR = Request("detect", picture(21), ("red circle",), max_objects=180, dedupe=False)
 LATE = Request("detect", picture(22), ("blue ring",), max_objects=2, dedupe=False)
-ENOUGH = 30
+ENOUGH = 120
 """Objects after which the neighbour reads and writes pages of both earlier rows."""
 MOST_UPLOADS = 30
 
@@ -56,6 +56,17 @@ class Uploads:
         return upload(tensor, device)
 
 
+def told(listener: Listener) -> Places:
+    """Corners and scores: one wrong key among many moves a score before it moves a corner."""
+    found = listener.found_at_end
+    return [(*corners, item.score) for corners, item in zip(places_of(found), found, strict=True)]
+
+
+def alike(places: Places) -> Any:
+    """But for the last bits, which differ between shapes of a batch."""
+    return [pytest.approx(place, abs=1e-5) for place in places]
+
+
 def beside(running: Engine, late: Request = LATE) -> tuple[Places, str | None]:
     """The neighbour's answer, and how the request ended that got its row while the neighbour ran."""
     assert submit(running, PAIR)[0].error is None
@@ -63,7 +74,7 @@ def beside(running: Engine, late: Request = LATE) -> tuple[Places, str | None]:
     neighbour, _ = submit(running, NEIGHBOUR)
     until(lambda: len(neighbour.found) >= ENOUGH, "the neighbour uses the pages of both")
     other, _ = submit(running, late)
-    return places_of(neighbour.found_at_end), other.error
+    return told(neighbour), other.error
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +103,7 @@ def test_any_upload_of_a_prefill_may_fail(
             if not uploads.failed:
                 break
         assert 5 < k < MOST_UPLOADS - 1, "every upload of a prefill has failed once"
-        assert places_of(neighbour.found_at_end) == expected
+        assert told(neighbour) == alike(expected)
         assert_at_rest(running)
 
 
@@ -122,7 +133,7 @@ def test_rows_of_a_step_known_to_have_failed_are_not_launched(
         until(lambda: bool(neighbour.found), "the neighbour runs")
         uploads.fail(0)
         assert submit(running, LATE)[0].error == "internal"
-        assert places_of(neighbour.found_at_end) == expected
+        assert told(neighbour) == alike(expected)
         assert_at_rest(running)
     assert sum(s.ask.request.phrases == LATE.phrases for s in launched) == 1
 
@@ -163,5 +174,5 @@ def test_a_request_that_overflows_fails_alone(endless: Model, expected: Places) 
     with engine_on(model, max_batch=3) as running:
         places, error = beside(running)
         assert error == "internal"
-        assert places == expected
+        assert places == alike(expected)
         assert_at_rest(running)
