@@ -15,13 +15,15 @@ import uvicorn
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
-from app.problems import MEDIA_TYPE, ProblemError
+from app.problems import ProblemError
+from app.refusals import refuse
 
 POLL_S = 0.05
 LAST_WORDS_S = 1.0
 """Open requests get so long to write the problem that ended them, and as long again once cancelled."""
 DETAIL = "The service is shutting down; send the request again."
 _ALIVE = "/livez"
+_CLOSE = b"connection", b"close"
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +42,7 @@ class Draining:
         if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
         elif self.begun and scope["path"] != _ALIVE:
-            await _refuse(scope, send)
+            await refuse(scope, send, _problem(), [_CLOSE])
         else:
             await self._exchange(scope, receive, send)
 
@@ -62,10 +64,11 @@ class Draining:
             if not self.over or ended:
                 raise
             if started is None:
-                await _refuse(scope, send)
+                await refuse(scope, send, _problem(), [_CLOSE])
             elif _is_event_stream(started):
-                document = msgspec.json.encode(_problem().document(_request_id(scope)))
-                await _send_body(send, b"event: error\ndata: %s\n\n" % document)
+                document = msgspec.json.encode(_problem().document(scope["state"]["request_id"]))
+                event = b"event: error\ndata: %s\n\n" % document
+                await send({"type": "http.response.body", "body": event, "more_body": False})
             else:  # half of another answer can only be cut off
                 raise
 
@@ -137,30 +140,6 @@ def _exit(*_: Any) -> None:
 
 def _problem() -> ProblemError:
     return ProblemError("unavailable", DETAIL)
-
-
-def _request_id(scope: HTTPScope) -> str:
-    request_id: str = scope["state"]["request_id"]
-    return request_id
-
-
-async def _refuse(scope: HTTPScope, send: Send) -> None:
-    problem = _problem()
-    headers = [
-        (b"content-type", MEDIA_TYPE.encode()),
-        (b"retry-after", b"%d" % (problem.retry_after_s or 1)),
-        (b"connection", b"close"),
-    ]
-    content = b"" if scope["method"] == "HEAD" else msgspec.json.encode(problem.document(_request_id(scope)))
-    headers.append((b"content-length", b"%d" % len(content)))
-    start: Any = {"type": "http.response.start", "status": problem.status, "headers": headers}
-    await send(start)
-    await _send_body(send, content)
-
-
-async def _send_body(send: Send, content: bytes) -> None:
-    body: Any = {"type": "http.response.body", "body": content, "more_body": False}
-    await send(body)
 
 
 def _is_event_stream(start: Message) -> bool:

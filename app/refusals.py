@@ -14,10 +14,14 @@ from app.problems import MEDIA_TYPE, ProblemError
 Header = tuple[bytes, bytes]
 
 
-async def refuse(scope: HTTPScope, send: Send, problem: ProblemError) -> None:
-    """Sends the problem document; `Correlation` must have given the exchange its id."""
+async def refuse(scope: HTTPScope, send: Send, problem: ProblemError, more: Iterable[Header] = ()) -> None:
+    """Sends the problem document; `Correlation` must have given the exchange its id.
+
+    Args:
+        more: further headers.
+    """
     content = msgspec.json.encode(problem.document(scope["state"]["request_id"]))
-    headers = _headers(problem, content)
+    headers = [*_headers(problem, content), *more]
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": content, "more_body": False})
 

@@ -48,6 +48,7 @@ from app.observed import HttpFigures, Observed
 from app.openapi import SECURITY
 from app.settings import Settings, SettingsError
 from app.spatial.controllers import SpatialController
+from app.supervised import supervised
 from app.system.controllers import HealthController, MetricsController, ModelController
 from app.web.controllers import PageController, SharedPages
 
@@ -109,7 +110,7 @@ def _services(settings: Settings, redis_url: str) -> Lifespan:
         app.state.images = ImageService(store, fetcher, inference)
         app.state.replays = Replays(redis, settings.namespace)
         app.state.jobs = jobs = await open_jobs(settings)
-        sweeping = asyncio.create_task(store.keep_swept(), name="uploaded-images")
+        sweeping = asyncio.create_task(supervised("uploaded-images", store.keep_swept))
         try:
             yield
         finally:

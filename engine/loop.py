@@ -5,12 +5,9 @@ Nothing else touches the scheduler, the page pool, the cursors or the pipeline.
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import logging
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -19,6 +16,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from engine.deadlines import Deadlines
 from engine.errors import EngineError, closed
 from engine.events import FinishReason
 from engine.executor import Executor, Placement
@@ -52,9 +50,7 @@ class EngineLoop:
         self.mode, self.placement, self.trace = mode, placement, trace
         self.pipeline: Pipeline[Step] = Pipeline(after_commit=placement == "host")
         self._inbox: deque[Callable[[], None]] = deque()
-        self._deadlines: list[tuple[float, int, weakref.ref[Ask]]] = []
-        """A heap; a request that is over does not stay for it, nor does its image."""
-        self._numbers = itertools.count()
+        self._deadlines = Deadlines()
         self._wake = threading.Event()
         self._door = threading.Lock()
         self._closing = False
@@ -148,15 +144,12 @@ class EngineLoop:
     ) -> None:
         """Take the sampled tokens of every sequence that is not a zombie."""
         sequences, rows = work.sequences, work.rows[: len(work.sequences)]
+        if not (finite := np.isfinite(probabilities)).all():
+            self._fail_overflowed([sequences[i] for i in np.flatnonzero(~finite)])
         alive = [i for i, s in enumerate(sequences) if not s.finalized]
         if len(alive) < len(sequences):
             sequences, rows = [sequences[i] for i in alive], rows[alive]
             positions, probabilities = positions[alive], probabilities[alive]
-        numbers = np.isfinite(probabilities)
-        if not numbers.all():
-            self._fail_overflowed([sequences[i] for i in np.flatnonzero(~numbers)])
-            sequences, rows = [sequences[i] for i in np.flatnonzero(numbers)], rows[numbers]
-            positions, probabilities = positions[numbers], probabilities[numbers]
         if isinstance(work, Prefill):
             now = time.monotonic()
             for sequence in sequences:
@@ -197,9 +190,7 @@ class EngineLoop:
         else:
             for sequence in prepared:
                 self.scheduler.add(sequence)
-            if ask.request.deadline is not None:
-                entry = ask.request.deadline, next(self._numbers), weakref.ref(ask)
-                heapq.heappush(self._deadlines, entry)
+            self._deadlines.add(ask)
 
     def cancel(self, ask: Ask) -> None:
         """On the engine thread: nothing more is said of this request."""
@@ -234,10 +225,10 @@ class EngineLoop:
         return [s for s in self.scheduler.sequences() if s.ask is ask and not s.finalized]
 
     def _fail_overflowed(self, sequences: list[Sequence]) -> None:
-        """Logits of these sequences are NaN or infinite: there is no token to take."""
-        log.error("logits of %d sequences are not finite", len(sequences))
+        """Logits of these sequences are NaN or infinite: no token can be taken. Zombies may be among them."""
         reason = "the model's output is not finite: the number format overflowed; use bfloat16 or float32"
-        for ask in {s.ask: None for s in sequences}:
+        for ask in {s.ask: None for s in sequences if not s.finalized}:
+            log.error("a request failed: %s", reason)
             ask.fail(EngineError("internal", reason))
             self._drop_all(ask)
 
@@ -263,11 +254,7 @@ class EngineLoop:
             self._drop_all(ask)
 
     def _check_deadlines(self) -> None:
-        now = time.monotonic()
-        while self._deadlines and self._deadlines[0][0] <= now:
-            ask = heapq.heappop(self._deadlines)[2]()
-            if ask is None:
-                continue
+        for ask in self._deadlines.passed(time.monotonic()):
             if ask.found:
                 for sequence in self._left_of(ask):
                     self._drop(sequence)
@@ -283,8 +270,7 @@ class EngineLoop:
         """What was posted, what is too late, then one tick; False when the tick had nothing to do."""
         while self._inbox:
             self._inbox.popleft()()
-        if self._deadlines:
-            self._check_deadlines()
+        self._check_deadlines()
         return not self._closing and self.tick()
 
     def drain(self) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-import structlog
 from redis.asyncio import Redis
 
 from app.admission.connections import REDIS_ERRORS
@@ -25,8 +24,6 @@ from app.problems import ProblemError
 SWEEP_S = 5.0
 FORGET_S = 0.05
 _LUA = files("app.images").joinpath("lua")
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +115,8 @@ class ImageStore:
         """Until cancelled: bytes go at the end of their time also when nobody asks for an image any more."""
         while True:
             await asyncio.sleep(SWEEP_S)
-            try:
+            with contextlib.suppress(Unavailable):  # Redis forgets them by itself, later
                 await self._run("sweep")
-            except Unavailable:
-                pass  # Redis forgets them by itself, later
-            except Exception:
-                log.exception("uploaded images are not swept")
 
     def _picture(
         self, tenant: str, image_id: str, sha: str, size: int, width: int, height: int, cost: Cost

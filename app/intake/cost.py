@@ -66,11 +66,16 @@ class Cost:
 ORDINARY = Cost()
 
 
-def cost_of(image: Image.Image, format: str, data: bytes) -> Cost:
-    """The cost of an image that is opened and not loaded; `data` are its bytes."""
+def cost_of(image: Image.Image, format: str, data: bytes, scans: int = 1) -> Cost:
+    """The cost of an image that is opened and not loaded.
+
+    Args:
+        data: its bytes.
+        scans: of a JPEG.
+    """
     pixels = image.width * image.height
     peak = _PEAK_BYTES.get(image.mode, _ELSE_PEAK_BYTES) + _OWN_BUFFER_BYTES * (format in _OWN_BUFFER)
-    return Cost(_price(_work_ms(image, format, data)), pixels * peak + len(data))
+    return Cost(_price(_work_ms(image, format, data, scans)), pixels * peak + len(data))
 
 
 def cost_of_wide(size: tuple[int, int], decoded: int, parts: Sequence[int], bytes_in_all: int) -> Cost:
@@ -106,7 +111,7 @@ def _price(work_ms: float) -> int:
     return max(1, math.floor(work_ms / UNIT_MS))
 
 
-def _work_ms(image: Image.Image, format: str, data: bytes) -> float:
+def _work_ms(image: Image.Image, format: str, data: bytes, scans: int) -> float:
     decode_ms = _DECODE_MS.get(format, _ELSE_DECODE_MS)
     if image.info.get("interlace"):
         decode_ms *= 2
@@ -117,7 +122,7 @@ def _work_ms(image: Image.Image, format: str, data: bytes) -> float:
         convert_ms += _ELSE_CONVERT_MS
     if image.info.get("icc_profile"):
         convert_ms += _PROFILE_MS
-    per_megapixel = PREPARE_MS + decode_ms + convert_ms + SCAN_MS * _extra_scans(image, format, data)
+    per_megapixel = PREPARE_MS + decode_ms + convert_ms + SCAN_MS * _extra_scans(image, data, scans)
     megapixels = image.width * image.height / 1e6
     bytes_ms = _read_bytes(image, data) / 1e6 * _BYTES_MS.get(format, _ELSE_BYTES_MS)
     return megapixels * per_megapixel + bytes_ms + _parts(image) * TILE_MS
@@ -130,13 +135,11 @@ def _deep(image: Image.Image) -> bool:
     return isinstance(raw, str) and "16" in raw
 
 
-def _extra_scans(image: Image.Image, format: str, data: bytes) -> int:
-    """Scans of a JPEG beyond one of each component; a TIFF's parts have one each."""
-    if format in ("JPEG", "MPO"):
-        return max(0, _scans(data) - 3)
-    if format == "TIFF" and image.info.get("compression") in ("jpeg", "tiff_jpeg"):
+def _extra_scans(image: Image.Image, data: bytes, scans: int) -> int:
+    """Scans of a JPEG beyond one of each component; the parts of a TIFF have one each."""
+    if image.format == "TIFF" and image.info.get("compression") in ("jpeg", "tiff_jpeg"):
         return max(0, _scans(data) - _parts(image))
-    return 0
+    return max(0, scans - 3)
 
 
 def _scans(data: bytes) -> int:

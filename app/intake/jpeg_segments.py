@@ -55,9 +55,10 @@ def tidy(data: bytes) -> Tidied:
     dropped: list[_Segment] = []
     exif: list[_Segment] = []
     frame: _Segment | None = None
+    scans = 1
     for segment in _segments(data):
         if segment.marker == _SOS:
-            _check_scans(data, frame, segment)
+            scans = _count_scans(data, frame, segment)
         elif segment.marker in _FRAMES:
             frame = segment
         elif segment.marker == 0xE1 and data.startswith(_EXIF, segment.start + 4):
@@ -67,10 +68,10 @@ def tidy(data: bytes) -> Tidied:
     if exif and not _is_sound_exif(data, exif):
         dropped = sorted([*dropped, *exif], key=lambda each: each.start)
     if not dropped:
-        return Tidied(data)
+        return Tidied(data, scans=scans)
     names = dict.fromkeys(f"APP{each.marker & 15}" for each in dropped)
     note = f"damaged or oversized metadata ignored ({', '.join(names)})"
-    return Tidied(without(data, [(each.start, each.end) for each in dropped]), [note])
+    return Tidied(without(data, [(each.start, each.end) for each in dropped]), [note], scans=scans)
 
 
 def _segments(data: bytes) -> Iterator[_Segment]:
@@ -96,20 +97,21 @@ def _segments(data: bytes) -> Iterator[_Segment]:
             return
 
 
-def _check_scans(data: bytes, frame: _Segment | None, first: _Segment) -> None:
-    """Count the scans of a picture that may have several. Its pixels never look like a marker."""
+def _count_scans(data: bytes, frame: _Segment | None, first: _Segment) -> int:
+    """Of a picture that may have several: pixels never look like a marker.  Raises ProblemError."""
     if frame is None or frame.end > len(data) or first.end > len(data):
-        return
+        return 1
     components, in_first = data[frame.start + 9], data[first.start + 4]
     if frame.marker not in _PROGRESSIVE and in_first == components:
-        return
+        return 1
     scans = 1
     for found in _SCAN_OR_END.finditer(data, first.end):
         if found[0] == b"\xff\xd9":
-            return
+            break
         scans += 1
         if scans > MAX_SCANS:
             raise too_many("JPEG", "scans", MAX_SCANS)
+    return scans
 
 
 def _is_sound_exif(data: bytes, segments: list[_Segment]) -> bool:

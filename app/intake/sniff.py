@@ -61,6 +61,7 @@ class Opened:
         orientation: how the decoded pixels are still to be turned, by the numbers of EXIF, 1 to 8.
         turned: what is to be said of a decoder that turns the pixels itself.
         notes: what was left out of its metadata.
+        scans: of a JPEG.
     """
 
     image: Image.Image | tiff.Tags | bmp.Fields
@@ -69,6 +70,7 @@ class Opened:
     orientation: int = 1
     turned: str | None = None
     notes: list[str] = field(default_factory=list)
+    scans: int = 1
 
     @property
     def header(self) -> Header:
@@ -133,7 +135,7 @@ def _open(name: str, tidied: Tidied) -> Opened:
     leave_out_long_exif(image.info, tidied.notes)
     if name == "HEIF":  # turned by its decoder; an orientation beside that is for information only
         return Opened(image, name, data, turned=heif_turned(image))
-    return Opened(image, name, data, orientation_of(image, data))
+    return Opened(image, name, data, orientation_of(image, data), scans=tidied.scans)
 
 
 def _open_tiff(tidied: Tidied) -> Opened:
@@ -202,4 +204,4 @@ def _cost(opened: Opened) -> Cost:
         return cost_of_wide(image.size, image.decoded_bytes, image.part_bytes(len(data)), len(data))
     if isinstance(image, bmp.Fields):
         return cost_of_wide(image.size, len(data), [], len(data))
-    return cost_of(image, opened.format, data)
+    return cost_of(image, opened.format, data, opened.scans)

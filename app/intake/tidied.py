@@ -17,12 +17,14 @@ class Tidied:
         data: the file without the metadata that had to be left out; the very bytes that came in if there is
             none.
         notes: what was left out, in words for the caller.
+        scans: of a JPEG that may have several; 1 for every other file.
         profile: a colour profile that Pillow would not read, for `info["icc_profile"]`.
     """
 
     data: bytes
     notes: list[str] = field(default_factory=list)
     profile: bytes | None = None
+    scans: int = 1
 
 
 def without(data: bytes, dropped: Sequence[tuple[int, int]]) -> bytes:

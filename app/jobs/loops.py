@@ -10,6 +10,7 @@ import structlog
 
 from app.admission.errors import AdmissionError
 from app.db.database import DATABASE_ERRORS, fault_of
+from app.supervised import RESTARTS
 
 PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 
@@ -33,6 +34,7 @@ async def again_and_again(what: str, step: Callable[[], Awaitable[bool]], stop: 
         except Exception:
             pause_s = min(PAUSE_S * 2**errors, LONGEST_PAUSE_S)
             errors += 1
+            RESTARTS[what] += 1
             log.exception(f"{what} go on after an error", pause_s=pause_s)
         if pause_s:
             with suppress(TimeoutError):

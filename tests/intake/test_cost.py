@@ -97,7 +97,8 @@ def test_a_handle_of_unknown_kind_costs_at_least_what_usual_kinds_do() -> None:
 def test_scans_of_a_jpeg_are_priced() -> None:
     """A scan of a few bytes visits every coefficient of the picture."""
     assert check(jpeg(4000, scans=90, progressive=True)).cost.price > check(jpeg(4000)).cost.price + 5
-    assert check(jpeg(4000, scans=90)).cost.price > check(jpeg(4000)).cost.price + 5
+    only_the_first_is_read = check(jpeg(4000, scans=90)).cost.price
+    assert only_the_first_is_read == check(jpeg(4000)).cost.price
 
 
 def test_strips_of_a_tiff_that_share_their_bytes_are_priced() -> None:
